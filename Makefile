@@ -8,6 +8,7 @@ GAUDI := .venv-gaudi
 GAUDI_STAMP := $(GAUDI)/.installed
 GAUDI_SOURCES := $(shell find tests/habana_emulator -type f -not -path '*/__pycache__/*' 2>/dev/null)
 LOCK_TORCH ?= 2.13.0
+TORCH_CPU_INDEX ?= https://download.pytorch.org/whl/cpu
 
 # Nothing here reports to anybody
 export PREFECT_SERVER_ANALYTICS_ENABLED := false
@@ -117,6 +118,10 @@ $(GAUDI_STAMP): requirements-gaudi.lock requirements-torch.lock $(GAUDI_SOURCES)
 	@[ -x $(GAUDI)/bin/python ] || $(PYTHON) -m venv $(GAUDI)
 	@$(GAUDI)/bin/python -m pip install -qq --no-compile --no-deps --require-hashes -r requirements-gaudi.lock
 	@$(GAUDI)/bin/python -m pip install -qq --no-compile --no-deps --prefer-binary -r requirements-torch.lock
+	@# Beside CUDA, torch takes no device of another kind, and PyPI's build for Linux is that of CUDA
+	@! $(GAUDI)/bin/python -m pip show torch | grep '^Requires:.*nvidia' >/dev/null || \
+	  $(GAUDI)/bin/python -m pip install -qq --no-compile --no-deps --force-reinstall --index-url $(TORCH_CPU_INDEX) -r requirements-torch.lock || \
+	  { echo "error: the emulated device needs torch's CPU build, which pip did not get from $(TORCH_CPU_INDEX): name an index that has it, make test-gaudi TORCH_CPU_INDEX=URL" >&2; exit 1; }
 	@mkdir -p build && rm -rf build/habana_emulator && cp -R tests/habana_emulator build/habana_emulator  # what pip builds stays out of tests/
 	@$(GAUDI)/bin/python -m pip install -qq --no-deps --no-build-isolation --force-reinstall ./build/habana_emulator
 	@$(GAUDI)/bin/python -m compileall -qq -j 0 $(GAUDI)/lib || true

@@ -24,7 +24,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.coverage_noise import SCENARIOS, Array, Scenario, places
+from benchmarks.coverage_noise import SCENARIOS, Array, Scenario, by_rounds, by_rounds_of_half, places
 from benchmarks.pooled_layout import ratio_covers
 from experiments.spec.schema import ReportSettings, Suite
 from experiments.stats.estimate import Estimate
@@ -197,6 +197,19 @@ def markdown(title: str, found: dict[tuple[str, int], Counts]) -> str:
     return "\n".join(lines)
 
 
+def rounds_found(tables: int, seed: int) -> Iterator[dict[str, object]]:
+    """In which share of sweeps rounds that act on half of the cells, by 2 % and beside 0.5 % of each trial's own, are found to do so; the
+    cells are equal. *all*: rounds that act on all cells, which is wrong to find."""
+    for kind, make in (("half", by_rounds_of_half(0.005, 0.02)), ("all", by_rounds(0.005, 0.02))):
+        for cells in (3, 5, 8, 12):
+            random, row = np.random.default_rng([seed, cells]), {}
+            for rounds in (3, 5):
+                trials = trials_of(cells, rounds)
+                layouts = [made_cells(trials, make(random, cells, rounds))[0].layout for _ in range(tables)]
+                row[f"{rounds} repeats"] = float(np.mean([layout.rounds_differ for layout in layouts if layout is not None]))
+            yield {"name": f"rounds of {kind} found, {cells} cells", **row}
+
+
 def single_trials(tables: int) -> dict[str, object]:
     """Sweeps of one trial a cell: nothing may be said of them."""
     counts = Counts()
@@ -226,7 +239,7 @@ def main() -> None:
                 by_noise[scenario.name, rounds].merge(counts)
                 by_cells[f"{cells} cells", rounds].merge(counts)
     own = list(own_intervals(10 * options.tables, seed=len(SCENARIOS)))
-    others = list(pooled(20 * options.tables, seed=len(SCENARIOS) + 1))
+    others = [*pooled(20 * options.tables, seed=len(SCENARIOS) + 1), *rounds_found(2 * options.tables, seed=len(SCENARIOS) + 2)]
     single = single_trials(max(1, options.tables // 50))
     if options.markdown:
         print("\n\n".join([markdown("noise", by_noise), markdown("cells", by_cells), own_markdown(own)]), end="\n\n")

@@ -29,7 +29,7 @@ from experiments.stats.estimate import Estimate, t_value
 from experiments.stats.repeats import ratio_interval
 from experiments.stats.spread import Spread
 from experiments.stats.verdict import Verdict, benjamini_hochberg, verdict
-from tasks.analysis.spread_history import KnownSpread, learn
+from tasks.analysis.spread_history import KnownSpread, Place, learn
 from tasks.analysis.spread_store import PastSweeps, PastTrial
 
 Array = NDArray[np.float64]
@@ -37,7 +37,7 @@ PAST_CELLS = (5, 20, 100)
 PAST_SWEEPS = (4, 8, 20)
 CELLS, REPEATS = 5, 3  # of a compared sweep; history has as many
 MINIMUM = 0.02
-PLACE = ("pool", "device", "throughput")
+PLACE = Place("pool", "device", "workload", "throughput")
 SPREADS: dict[str, Callable[[np.random.Generator, int], Array]] = {  # a cell's standard deviation between trials
     "all cells 1 %": lambda rng, n: np.full(n, 0.01),
     "chi-squared, d0 = 4": lambda rng, n: 0.01 * np.sqrt(4 / rng.chisquare(4, n)),
@@ -54,7 +54,7 @@ def history(logs: Array) -> PastSweeps:
         {
             f"sweep {number}": [
                 PastTrial(
-                    cell=f"cell {cell}", version="1", pool="pool", device="device", host="host", started_at=0.0,
+                    cell=f"cell {cell}", version="1", workload="workload", pool="pool", device="device", host="host", started_at=0.0,
                     values={"throughput": math.exp(value)},
                 )
                 for cell, repeats in enumerate(sweep)
@@ -153,7 +153,7 @@ def pairs_markdown(rows: dict[tuple[float, str, int], dict[str, float]]) -> str:
     lines = [f"| {' | '.join(header)} |", "| :-- | --: | --: | --: | --: | --: |"]
     for (day, kind, sweeps), row in rows.items():
         shown = (f"{100 * row[name]:.1f} %" for name in ("covers", "false", "false without", "finds 5 %"))
-        lines.append(f"| {100 * day:g} % apart, {kind} | {sweeps} | {' | '.join(shown)} |")
+        lines.append(f"| days {100 * day:g} %, {kind} | {sweeps} | {' | '.join(shown)} |")
     return "\n".join(lines)
 
 

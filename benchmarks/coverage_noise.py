@@ -98,6 +98,16 @@ def by_rounds(sd: float, between: float) -> Make:
     return lambda random, cells, rounds: sd * random.normal(size=(cells, rounds)) + between * random.normal(size=(1, rounds))
 
 
+def by_rounds_of_half(sd: float, between: float) -> Make:
+    """What a round does, it does to half of the cells alone, drawn for each sweep: to those that wait for the host, say."""
+
+    def make(random: np.random.Generator, cells: int, rounds: int) -> Array:
+        hit = random.permutation(cells)[:, None] < cells // 2
+        return np.asarray(sd * random.normal(size=(cells, rounds)) + between * random.normal(size=(1, rounds)) * hit)
+
+    return make
+
+
 def throttled(sd: float, depth: float, chance: float) -> Make:
     """Spells of throttling: each trial starts one with probability `chance`, it lasts three trials on average and takes `depth`."""
 
@@ -133,10 +143,13 @@ SCENARIOS = (
     Scenario("half noisy", "every second cell 5 %, the others 0.5 %", half_noisy(0.005, 0.05)),
     Scenario("quiet baseline", "the baseline 0.5 %, the others 5 %", one_noisy(0.05, 0.005, 0)),
     Scenario("mixed", "each cell its own, around 1 % by a factor of 2.7", mixed(0.01, 1.0)),
+    Scenario("far mixed", "the same by a factor of 4.5", mixed(0.01, 1.5)),
     Scenario("drift", "trials 0.5 % apart, 5 % slower from the first to the last", drifting(0.005, 0.05)),
     Scenario("random walk", "trials 0.5 % apart, the machine wanders by 0.5 % a trial", wandering(0.005, 0.005)),
     Scenario("autocorrelated", "trials 1 % apart, neighbours correlated by 0.6", autocorrelated(0.01, 0.6)),
     Scenario("rounds", "trials 0.5 % apart, rounds 2 %", by_rounds(0.005, 0.02)),
+    Scenario("rounds of half", "trials 0.5 % apart, rounds 2 % in half of the cells", by_rounds_of_half(0.005, 0.02)),
+    Scenario("rounds of half, 5 %", "the same with 5 %", by_rounds_of_half(0.005, 0.05)),
     Scenario("throttling", "trials 0.5 % apart, spells of 4 % slower over three trials", throttled(0.005, 0.04, 0.1)),
     Scenario("outliers", "trials 0.8 % apart, heavy tails, one in twenty 8 % slower", with_outliers(0.008, 0.05, 0.08)),
 )

@@ -222,7 +222,7 @@ REGISTRY: tuple[Metric, ...] = (
     _share("h2d_share", "part of the measured steps' time that copies the batch to the device"),
     _share("forward_backward_share", "part of the measured steps' time in forward and backward pass", Direction.NEITHER),
     _share("optimizer_share", "part of the measured steps' time in the optimiser", Direction.NEITHER),
-    _count("settled", "1 if step times became level in the window, else 0"),
+    _count("settled", "1 if step times became level in the window, else 0; null under 8 steps, which are too few to tell"),
     _count("settled_at_step", "the step from which on they are level"),
     _share("drift", "relative change of the step times from there to the window's end, by a straight line", Direction.NEITHER),
     Metric(

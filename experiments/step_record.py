@@ -6,7 +6,8 @@ it passes its value to `Recorder.step` as `more`. A record omits a field whose v
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from types import NoneType
 from typing import Annotated, Any, get_args, get_type_hints
@@ -14,6 +15,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 RMS = "rms."  # prefix of the fields with a tensor's RMS_t; trials differ in which tensors they watch
 TOTAL = "total_s"
 _KINDS = {int: "int64", float: "float64", bool: "bool", str: "string"}  # Arrow's names of types
+_AND = "+"  # between the kinds of a step's micro-batches
 _FIRST = ("t", "step", "measured", "loss", "samples")  # the first fields of a record; the others follow in the order of declaration
 
 
@@ -82,6 +84,27 @@ def fields_of(record: type[StepRecord]) -> tuple[Field, ...]:
 
 FIELDS = fields_of(StepRecord)
 PARTS = tuple(field.name for field in FIELDS if field.part)  # a step's parts, in order; seconds
+
+
+def kind_of(batches: Sequence[str | None]) -> str | None:
+    """The kind of a step by those of its micro-batches: theirs, or where they differ all of them by name, since what a step costs is
+    their sum. None where they have none."""
+    named = sorted(kind for kind in batches if kind is not None)
+    return _AND.join(named if len(set(named)) > 1 else named[:1]) or None
+
+
+def batches_of(step_kind: str, micro_batches: int) -> list[str]:
+    """The kinds of the micro-batches of a step; the reverse of `kind_of`."""
+    named = step_kind.split(_AND)
+    return named if len(named) > 1 else named * micro_batches
+
+
+def whole_rounds(steps: Sequence[str | None], seen: Iterable[str], micro_batches: int = 1) -> bool:
+    """Whether steps of these kinds are the mix of all kinds, of which a workload says FLOPs: as many batches of each kind that was `seen`,
+    and at least one. False for a step whose kind is not known. `micro_batches`: of a step."""
+    counts = Counter(batch for kind in steps if kind is not None for batch in batches_of(kind, micro_batches))
+    every = {batch for kind in seen for batch in batches_of(kind, micro_batches)} | counts.keys()
+    return None not in steps and bool(counts) and len({counts[kind] for kind in every}) == 1
 
 
 def metrics_of(step: Mapping[str, Any]) -> dict[str, float | None]:

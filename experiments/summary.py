@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from experiments import step_record
@@ -235,7 +236,7 @@ def _batch_times(measured: Sequence[Mapping[str, Any]], name: str, tokens: int |
 
 def rms_names(steps: Iterable[Mapping[str, Any]]) -> list[str]:
     """The tensors whose RMS_t the steps record, in the order of their first occurrence."""
-    return list(dict.fromkeys(name.removeprefix(RMS) for step in steps for name in step if name.startswith(RMS)))
+    return [name.removeprefix(RMS) for name in dict.fromkeys(chain.from_iterable(steps)) if name.startswith(RMS)]
 
 
 def _spikes(steps: Sequence[Mapping[str, Any]], after: int | None) -> Summary:

@@ -17,11 +17,11 @@ from flows.runtime.rounds import run_rounds
 from flows.runtime.schedule import make_datasets, run_trials
 from flows.runtime.session import Session
 from flows.runtime.stopping import until_stopped
-from tasks.rounds.budget import with_budget
+from tasks.rounds.budget import gone_on_with
 from tasks.rounds.growth import growth
 from tasks.sweep import deadline
 from tasks.sweep.budget import check_budget
-from tasks.sweep.plan import check_ready, make_plan, renew
+from tasks.sweep.plan import check_ready, make_plan
 from tasks.sweep.store import Plan, Request, SweepStore, exit_status, new_sweep_id
 from tasks.sweep.variants import Say
 
@@ -87,9 +87,7 @@ def load_or_plan(store: SweepStore, request: Request, say: Say = lambda text: No
     The request's budget is added to a sweep that exists.
     """
     if store.exists():
-        plan = renew(store.load_plan(), say=say)
-        if request.budget_s is not None or request.until_decided is not None:
-            plan = with_budget(store, plan, request.budget_s, request.until_decided)
+        plan = gone_on_with(store, request.budget_s, request.until_decided, say)
     else:
         plan, _ = make_plan(request, store.sweep_id, say=say)
         check_ready(plan)
@@ -119,7 +117,10 @@ def finish(session: Session, error: BaseException | None) -> State[Any]:
     for outcome in states.values():
         name = str(outcome) if outcome else "not run"
         counts[name] = counts.get(name, 0) + 1
-    message = f"{session.store.sweep_id}: {_NAMES[status]} ({', '.join(f'{n} {name}' for name, n in sorted(counts.items()))})"
+    how = _NAMES[status]
+    if session.plan.cut:
+        how, counts["not begun for want of time"] = how.replace("every trial", "every trial that began"), len(session.plan.cut)
+    message = f"{session.store.sweep_id}: {how} ({', '.join(f'{n} {name}' for name, n in sorted(counts.items()))})"
     message = "; ".join([message, *filter(None, [session.given_up, problem])])
     session.progress.note = message
     session.end(status, message)

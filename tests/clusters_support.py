@@ -8,7 +8,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.ports_support import free_ports
 from tests.s3_support import s3_server
 from tests.shared_support import kept
 
@@ -197,17 +197,6 @@ class Cluster:
         """Its entry of a pools file."""
         values = {"device": "cpu", "address": self.url, "token_file": str(self.token), "accelerators_per_node": 4, "python": self.python}
         return {**values, **more}
-
-
-def free_ports(count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind((HOST, 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
 
 
 class Clusters:

@@ -38,6 +38,8 @@ _SET = {
 }
 _PREFIXES_REMOVED = ("PREFECT_", "MLFLOW_", "RAY_", "SWEEPBENCH_")
 _KEPT = ("SWEEPBENCH_GAUDI",)
+# What a terminal, a CI or a git hook may have set: how wide and coloured output is, and which repository git takes for that of any folder
+_REMOVED = ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 # Some containers ask for no bytecode: each of some hundred processes would compile the code again, and pytest rewrite its tests
 _NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 
@@ -66,7 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = Path(tempfile.mkdtemp(prefix="sweepbench-tests-"))
     config.sweepbench_folder = folder  # type: ignore[attr-defined]
     for name in list(os.environ):
-        if name.startswith(_PREFIXES_REMOVED) and name not in _KEPT:
+        if name in _REMOVED or (name.startswith(_PREFIXES_REMOVED) and name not in _KEPT):
             del os.environ[name]
     os.environ.pop(_NO_BYTECODE, None)
     sys.dont_write_bytecode = False
@@ -167,7 +169,7 @@ def started_here() -> dict[int, psutil.Process]:
         try:
             if process in _others:
                 continue
-            mark = process.environ().get(MARK) if process.create_time() > _BEGAN else "of before the session"
+            mark = processes.variables(process).get(MARK) if process.create_time() > _BEGAN else "of before the session"
             if mark == os.environ.get(MARK):
                 if _counts(process):
                     found[process.pid] = process
@@ -234,11 +236,23 @@ def _isolated(tmp_path: Path) -> Iterator[None]:
     assert not commands, f"the test left processes running (ended now): {commands}"
 
 
+@pytest.fixture(autouse=True)
+def _threads_are_given_back() -> Iterator[None]:
+    """A session on the CPU gives torch a thread for each core. Left so, tests after it would compute by as many beside pytest-xdist's other
+    process, and threads wait for each other spinning: what takes 0.4 s of CPU time alone takes many times as much.
+    """
+    yield
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.get_num_threads() != int(_SET["OMP_NUM_THREADS"]):
+        torch.set_num_threads(int(_SET["OMP_NUM_THREADS"]))
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _no_process_left() -> Iterator[None]:
     """Fails the session whose wider fixtures left a process."""
     yield
-    commands = [_end(process) for process in started_here().values()]
+    _, still = psutil.wait_procs(list(started_here().values()), timeout=30.0)  # one that is just ending is no leak
+    commands = [_end(process) for process in still]
     assert not commands, f"fixtures left processes running (ended now): {commands}"
 
 

@@ -8,6 +8,8 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,7 +25,9 @@ from experiments.json_file import parse_model
 from experiments.trial import Outcome, TrialResult
 from flows.cli.commands import app
 from tasks.analysis.results import load_sweep
+from tasks.documents import finding, first_table
 from tasks.documents.write import documents_of, stale
+from tasks.report import manifest
 from tasks.report.manifest import check_published
 from tasks.report.model import make_report
 from tasks.sweep.plan import make_plan
@@ -207,22 +211,39 @@ def test_the_options_in_the_documents_are_those_of_the_command_line() -> None:
             assert not wrong, f"{document.name}: `sweep {line}`: {wrong}"
 
 
+_loaded = cache(load_sweep)
+
+
+@pytest.fixture(scope="module")
+def _sweeps_are_read_once() -> Iterator[None]:
+    """For the three tests below: reading all published sweeps is half of what each of them takes."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (manifest, finding, first_table):
+            patch.setattr(module, "load_sweep", _loaded)
+        yield
+    _loaded.cache_clear()
+
+
+reads_sweeps = pytest.mark.usefixtures("_sweeps_are_read_once")
+SWEEPS = sorted(path.parent for path in (ROOT / "docs" / "results").rglob("plan.json"))
+
+
+@reads_sweeps
 def test_pages_that_sweep_publish_wrote_are_as_it_wrote_them() -> None:
     pages = (path.parent for path in (ROOT / "docs" / "results").rglob("manifest.json"))
     assert [problem for page in pages for problem in check_published(page)] == []
 
 
+@reads_sweeps
 def test_what_the_documents_say_of_results_is_what_the_data_say() -> None:
     """README's first table and its suites, the index of docs/results, the table of metrics: `python -m tasks.documents` writes them."""
     assert [str(path.relative_to(ROOT)) for path in stale(documents_of(ROOT))] == [], "run `python -m tasks.documents`"
 
 
-SWEEPS = sorted(path.parent for path in (ROOT / "docs" / "results").rglob("plan.json"))
-
-
+@reads_sweeps
 @pytest.mark.parametrize("folder", SWEEPS, ids=lambda folder: folder.name)
 def test_committed_sweeps_are_read_by_this_version(folder: Path) -> None:
-    sweep = load_sweep(folder)
+    sweep = _loaded(folder)
     assert sweep.rows and all(row.problem is None for row in sweep.rows)
     assert make_report(sweep).sweep_id == sweep.plan.sweep_id
 

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -37,21 +38,24 @@ def _imported(file: Path) -> set[str]:
     return packages
 
 
-def _loaded(modules: list[str], wanted: set[str]) -> dict[str, list[str]]:
-    """Import the modules one after the other in a fresh interpreter; for each, which of `wanted` it was the first to load."""
+def _loaded(*walks: tuple[list[str], set[str]]) -> list[dict[str, list[str]]]:
+    """Import the modules of the walks one after the other in one fresh interpreter; for each walk, which module was the first to load what
+    of that walk's packages. Something loaded in an earlier walk is not blamed on a later one: the earlier one must watch for it."""
     code = (
         "import importlib, json, sys\n"
-        "modules, wanted = json.loads(sys.argv[1])\n"
-        "blame, seen = {}, set()\n"
-        "for module in modules:\n"
-        "    importlib.import_module(module)\n"
-        "    new = {w for w in wanted if w in sys.modules} - seen\n"
-        "    seen |= new\n"
-        "    if new: blame[module] = sorted(new)\n"
-        "print('RESULT' + json.dumps(blame))\n"
+        "blames = []\n"
+        "for modules, wanted in json.loads(sys.argv[1]):\n"
+        "    blame, seen = {}, {w for w in wanted if w in sys.modules}\n"
+        "    for module in modules:\n"
+        "        importlib.import_module(module)\n"
+        "        new = {w for w in wanted if w in sys.modules} - seen\n"
+        "        seen |= new\n"
+        "        if new: blame[module] = sorted(new)\n"
+        "    blames.append(blame)\n"
+        "print('RESULT' + json.dumps(blames))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, json.dumps([modules, sorted(wanted)])],
+        [sys.executable, "-c", code, json.dumps([(modules, sorted(wanted)) for modules, wanted in walks])],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -59,8 +63,30 @@ def _loaded(modules: list[str], wanted: set[str]) -> dict[str, list[str]]:
         timeout=240,
     )
     assert done.returncode == 0, done.stderr
-    blame: dict[str, list[str]] = json.loads(done.stdout.split("RESULT", 1)[1])
-    return blame
+    blames: list[dict[str, list[str]]] = json.loads(done.stdout.split("RESULT", 1)[1])
+    return blames
+
+
+@dataclass(frozen=True)
+class Walked:
+    """By whom something was loaded that must not be: module -> packages."""
+
+    experiments: dict[str, list[str]]
+    listings: dict[str, list[str]]
+    flow_side: dict[str, list[str]]
+
+
+@pytest.fixture(scope="module")
+def walked() -> Walked:
+    """One interpreter imports them all, seconds of CPU time, from those that may load the least on: each walk watches also for what a
+    later one must not load."""
+    experiments = [name for name in _modules("experiments") if not NETWORKS.match(name)]
+    listings = [name for name in _modules("flows/cli", "tasks") if not name.endswith((".prefect_tasks", ".notify"))]
+    assert {"flows.cli.commands", "flows.cli.show_plan", "tasks.sweep.plan", "tasks.tracking.projection"} <= set(listings)
+    worker_side = ("cluster.worker", "cluster.devices")
+    flow_side = [name for name in _modules(*FLOW_SIDE) if not name.startswith(worker_side) and not NETWORKS.match(name)]
+    heavy = {"torch", "ray", "transformers"}
+    return Walked(*_loaded((experiments, {"prefect", "mlflow", *heavy}), (listings, {"prefect", *heavy}), (flow_side, heavy)))
 
 
 def test_import_linter_contracts() -> None:
@@ -106,33 +132,29 @@ def test_worker_side_loads_neither_prefect_nor_mlflow() -> None:
     """Also not through something it imports."""
     apart = (".hpu", ".triton_kernels", ".adamw_kernel")  # they need Gaudi's packages, and Triton
     modules = [name for name in _modules(*WORKER_SIDE) if not name.endswith(apart)]
-    assert _loaded(modules, {"prefect", "mlflow"}) == {}
+    assert _loaded((modules, {"prefect", "mlflow"})) == [{}]
 
 
-def test_flow_side_loads_neither_torch_nor_ray() -> None:
+def test_flow_side_loads_neither_torch_nor_ray(walked: Walked) -> None:
     """Workloads included: a whole suite is validated on a machine without torch."""
-    worker_side = ("cluster.worker", "cluster.devices")
-    modules = [name for name in _modules(*FLOW_SIDE) if not name.startswith(worker_side) and not NETWORKS.match(name)]
-    assert _loaded(modules, {"torch", "ray", "transformers"}) == {}
+    assert walked.flow_side == {}
 
 
-def test_what_only_lists_starts_without_prefect() -> None:
+def test_what_only_lists_starts_without_prefect(walked: Walked) -> None:
     """Prefect takes a second to import: `sweep plan` and the other listings do without, as does what `sweep stop` publishes."""
-    modules = [name for name in _modules("flows/cli", "tasks") if not name.endswith((".prefect_tasks", ".notify"))]
-    assert {"flows.cli.commands", "flows.cli.show_plan", "tasks.sweep.plan", "tasks.tracking.projection"} <= set(modules)
-    assert _loaded(modules, {"prefect"}) == {}
+    assert walked.listings == {}
 
 
-def test_experiments_need_only_the_small_libraries() -> None:
-    modules = [name for name in _modules("experiments") if not NETWORKS.match(name)]
-    assert _loaded(modules, {"prefect", "mlflow", "torch", "ray", "transformers"}) == {}
+def test_experiments_need_only_the_small_libraries(walked: Walked) -> None:
+    assert walked.experiments == {}
 
 
 def test_the_checks_can_fail(tmp_path: Path) -> None:
     file = tmp_path / "late.py"
     file.write_text("def f():\n    from mlflow.entities import Run\n    import prefect.flows\n")
     assert _imported(file) == {"mlflow", "prefect"}
-    assert _loaded(["json", "filelock"], {"filelock"}) == {"filelock": ["filelock"]}
+    walks = ((["json", "filelock"], {"filelock"}), (["filelock", "sqlite3"], {"filelock", "sqlite3"}))
+    assert _loaded(*walks) == [{"filelock": ["filelock"]}, {"sqlite3": ["sqlite3"]}]
 
 
 def test_files_and_functions_stay_short() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from cluster.commits.resolve import CommitError
 from experiments import workloads
+from experiments.chosen import chosen, default_values
 from experiments.config.paths import REPOSITORY
 from experiments.trial import Trial
 
@@ -65,10 +66,9 @@ def told(trial: Trial, tree: Path) -> str:
     They must have the values that mean nothing special. Raises CommitError, naming them, for others, which that code would ignore.
     """
     schema = schema_of(tree, trial.workload)
-    parameters = workloads.load(trial.workload).Parameters
-    plain = parameters.model_construct().model_dump(mode="json")
+    plain = default_values(workloads.load(trial.workload).Parameters)
     new = {name: value for name, value in trial.parameters.items() if name not in schema.parameters}
-    wanted = [f"{name}: {value}" for name, value in new.items() if name not in plain or plain[name] != value]
+    wanted = [f"{name}: {value}" for name, value in chosen(new, plain).items()]
     if wanted:
         raise CommitError(f"commit {tree.name[:12]} is too old: its {trial.workload} does not know {', '.join(sorted(wanted))}")
     fields = trial.model_dump(mode="json", include=set(schema.trial))

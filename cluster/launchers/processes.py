@@ -24,19 +24,22 @@ def of_trial(key: str) -> list[psutil.Process]:
     marked = []
     for process in psutil.process_iter():
         try:
-            if _variables(process).get(MARK) == key and not of_the_cluster(process):
+            if variables(process).get(MARK) == key and not of_the_cluster(process):
                 marked.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess, OSError):
             continue  # it has ended, or belongs to another user
     return marked
 
 
-def _variables(process: psutil.Process) -> dict[str, str]:
-    """A process's environment. During exec a process shows none and would be missed, so this waits up to a second for it."""
+def variables(process: psutil.Process) -> dict[str, str]:
+    """A process's environment. During exec a process shows none and would be missed, so this waits up to a second for it.
+
+    Raises psutil.Error or OSError of one that has ended or is another user's.
+    """
     for _ in range(EXEC_POLLS):
-        variables = process.environ()
-        if variables or not process.memory_info().vms:  # a kernel thread has no address space, nor has a zombie
-            return variables
+        found = process.environ()
+        if found or not process.memory_info().vms:  # a kernel thread has no address space, nor has a zombie
+            return found
         if process.cmdline():  # set together with the environment: it is complete, or the process has no variables
             return process.environ()
         time.sleep(EXEC_POLL_S)

@@ -58,12 +58,21 @@ class ForkedTrial:
 class Template:
     """One template process. Its methods may be called from several threads."""
 
-    def __init__(self, python: str, workload: str, environment: Mapping[str, str], log: Path, inherited: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        python: str,
+        workload: str,
+        environment: Mapping[str, str],
+        log: Path,
+        inherited: Sequence[int] = (),
+        left_out: Sequence[str] = (),
+    ) -> None:
         """Start the process, which needs some seconds until it can fork. `log`: where its own output goes; `inherited`: descriptors that
-        its trials inherit. Raises OSError."""
+        its trials inherit; `left_out`: modules that it is not to import. Raises OSError."""
         ours, theirs = socket.socketpair()
         with theirs, open(log, "ab") as output:
             arguments = [python, "-m", "cluster.worker.template", "--channel", str(theirs.fileno()), "--workload", workload]
+            arguments += ["--leave-out", *left_out] if left_out else []
             self._process = subprocess.Popen(
                 arguments,
                 stdin=subprocess.DEVNULL,
@@ -76,6 +85,7 @@ class Template:
         self._channel, self._lock, self._buffer, self._ready = ours, threading.Lock(), b"", False
         self._codes: dict[int, int] = {}
         self._learnt, self._told = dict[str, None](), set[str]()
+        self.half_imported = list[str]()  # modules for whose sake it forks no more
         self._close = weakref.finalize(self, _end, ours, self._process)
 
     def close(self) -> None:
@@ -132,6 +142,7 @@ class Template:
         while time.monotonic() < deadline:
             for message in self._receive(max(0.001, deadline - time.monotonic())):
                 if "failed" in message:
+                    self.half_imported = message.get("half_imported", [])  # none where the code is that of an earlier commit
                     raise TemplateError(str(message["failed"]).strip())
                 if word in message:
                     return message[word]
@@ -173,6 +184,7 @@ class TemplateCache:
     def __init__(self) -> None:
         self._lock, self._kept = threading.Lock(), dict[str, _Kept]()  # the one used last stands last
         self._learnt = dict[str, None]()  # by any of them, also those that are gone, in the order in which they were imported
+        self._left_out = dict[str, None]()  # what one of them imported half-way: the next one would learn it from its first trial again
 
     def get(self, variant: Variant, trial: Trial, environment: Mapping[str, str], log: Path) -> Template:
         """A template for this trial, started if need be: one with the same Python, workload, variables and code. Raises OSError."""
@@ -187,20 +199,24 @@ class TemplateCache:
             if kept is None or kept.code != code or not kept.template.running:
                 if kept is not None:
                     kept.template.close()
-                kept = _Kept(Template(variant.python, trial.workload, shared, log, variant.inherited), code)
+                    if kept.code != code:
+                        self._left_out.clear()  # what failed may be mended
+                left_out = list(self._left_out) if variant.tree is None else []  # an earlier commit's template knows no such argument
+                kept = _Kept(Template(variant.python, trial.workload, shared, log, variant.inherited, left_out), code)
             self._kept[key] = kept
             while len(self._kept) > MOST:
                 self._kept.pop(next(iter(self._kept))).template.close()
             for one in self._kept.values():
                 self._learnt.update(dict.fromkeys(one.template.learnt))
-            learnt = list(self._learnt)
+            learnt = [name for name in self._learnt if name not in self._left_out]
         if variant.tree is None:  # an earlier commit's template knows no such request, and would take it for a trial's
             kept.template.tell(learnt)  # without the lock: it may be forking, which takes seconds
         return kept.template
 
     def drop(self, template: Template | None) -> None:
-        """Let this template end: the next trial gets a new one."""
+        """Let this template end: the next trial gets a new one, which does not import what this one could import only half-way."""
         with self._lock:
+            self._left_out.update(dict.fromkeys(template.half_imported if template else ()))
             for key in [key for key, kept in self._kept.items() if kept.template is template]:
                 self._kept.pop(key).template.close()
 

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.devices.peaks import clock_of_peak, peak_of_work
 from cluster.trial_layout import TRACE
-from cluster.worker.measured_window import Record, Steps
+from cluster.worker.measured_window import Record, Steps, steps_per_round, unrecorded
 from cluster.worker.set_up import SessionContext
 from cluster.worker.torch_internals import alloc_conf
 from experiments.components.flop_count import FLOP_COUNT
-from experiments.components.workload import Workload, attention_flops, flops_by_precision
+from experiments.components.workload import attention_flops, flops_by_precision
+from experiments.step_record import StepTiming, whole_rounds
 
 if TYPE_CHECKING:
     from cluster.worker.measure.matrix_shapes import TracedProducts
     from cluster.worker.measure.profile import ReadTrace
+
+_NOT_THE_MIX = "they are not as many of each kind of step, and FLOPs are of the mix of all kinds"
 
 
 def evaluate(context: SessionContext, when: str) -> float:
@@ -37,7 +41,7 @@ def evaluate(context: SessionContext, when: str) -> float:
 
 
 def profile(context: SessionContext, steps: Steps, window: dict[str, Any]) -> list[TracedProducts | None]:
-    """Trace `profile_steps` further steps on every rank, and add what their time went to to `window`.
+    """Trace `profile_steps` further steps on every rank, and add what their time went to to `window`, and of which kinds they were.
 
     Rank 0 keeps its trace as a file. Those of the others are read and dropped. Returns the matrix products of every rank, [] of no trace.
     """
@@ -46,20 +50,19 @@ def profile(context: SessionContext, steps: Steps, window: dict[str, Any]) -> li
     context.recorder.phase("profile")
     with tempfile.TemporaryDirectory() as folder:
         path = (context.out if context.ranks.rank == 0 else Path(folder)) / TRACE
-        first = window["last_measured_step"] + 1
-        samples = _traced_steps(context, steps, range(first, first + context.parameters.profile_steps), path)
-        found, parts, products = _read_trace(context, path, samples)
+        traced = _traced_steps(context, steps, context.parameters.profile_steps, path)
+        found, parts, products = _read_trace(context, path, traced)
     each, all_products = context.ranks.gather(parts), context.ranks.gather(products)
     if context.ranks.rank != 0:
         return all_products
-    context.recorder.note(f"{len(samples)} more steps were traced into {TRACE}")
-    window["profile"] = found
+    context.recorder.note(f"{len(traced)} more steps were traced into {TRACE}")
+    found = window["profile"] = found and found | _kinds_told(traced)
     if found is None or parts is None:
         return all_products
-    if not _like_the_window(context.workload, parts.steps):
-        rounds = getattr(context.workload, "steps_per_round", 1)
-        enough = f"; profile_steps={rounds + 1} are a whole round" if rounds > 1 else ""
-        context.recorder.note(f"what the traced steps reached is not known: steps differ in kind, and FLOPs are of their mix{enough}")
+    if not _like_the_window(context, steps, traced[-parts.steps :]):
+        rounds = steps_per_round(context)
+        enough = f"; profile_steps={rounds + 1} are a whole round" if parts.steps % rounds else ""
+        context.recorder.note(f"what the traced steps reached is not known: {_NOT_THE_MIX}{enough}")
         return all_products
     told = [{"rank": rank, **one.record()} for rank, one in enumerate(each) if one is not None]
     window["profile"] = {**found, "ranks": [_without_allocator(one) if _segments_grow(context) else one for one in told]}
@@ -79,16 +82,19 @@ def launched_products(
     if not traced or not context.train_step.recorded or context.ranks.world_size > 1:
         return products
     context.recorder.phase("rates")
-    alike = getattr(context.workload, "steps_alike", True)
-    first = window["last_measured_step"] + context.parameters.profile_steps + 1
-    count = 1 + (1 if alike else getattr(context.workload, "steps_per_round", 1))  # the first of a trace does not count
+    count = 1 + steps_per_round(context)  # the first of a trace does not count
     try:
         context.device.synchronize()
         context.train_step.leave_graphs_out()
         context.device.release_memory()  # what the graphs held
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / TRACE
-            return [_read_trace(context, path, _traced_steps(context, steps, range(first, first + count), path)).products]
+            again = _traced_steps(context, steps, count, path)
+            found = _read_trace(context, path, again)
+        if not _like_the_window(context, steps, again[1:]):
+            context.recorder.note(f"matrix products of recorded steps: not known: {_NOT_THE_MIX}")
+            return []
+        return [found.products]
     except Exception as error:
         context.recorder.note(f"matrix products of recorded steps: not traced: {type(error).__name__}: {str(error)[:200]}")
         return []
@@ -105,38 +111,49 @@ def _without_allocator(rank: dict[str, float]) -> dict[str, float]:
     return rest | {"launch_s": rank["launch_s"] + rank["allocator_s"]}
 
 
-def _read_trace(context: SessionContext, path: Path, samples: list[int]) -> ReadTrace:
+def _read_trace(context: SessionContext, path: Path, traced: Sequence[StepTiming]) -> ReadTrace:
     """What the trace tells; of one that cannot be read nothing, and why: the trial was measured before it."""
     from cluster.worker.measure.profile import ReadTrace, read_trace
 
     try:
-        return read_trace(path, samples)
+        return read_trace(path, [timing.samples for timing in traced])
     except (OSError, EOFError, ValueError, KeyError) as error:  # cut off, or the profiler left events out
         context.recorder.note(f"the trace of the further steps could not be read: {type(error).__name__}: {str(error)[:200]}")
         return ReadTrace(None)
 
 
-def _traced_steps(context: SessionContext, steps: Steps, numbers: range, path: Path) -> list[int]:
-    """Trace the steps of these numbers into the file at `path`. Returns this rank's samples of each."""
+def _traced_steps(context: SessionContext, steps: Steps, count: int, path: Path) -> list[StepTiming]:
+    """Trace `count` steps into the file at `path`, of which those that count begin with a round of kinds. Returns this rank's timings."""
     from cluster.worker.measure.profile import MarkedClock, trace
 
-    samples: list[int] = []
     clock = steps.clock
+    before = -(steps.last + (1 if count > 1 else 0)) % steps_per_round(context)  # the first of several does not count
+    if before:
+        clock.begin()
+        steps.run(range(steps.last + 1, steps.last + before + 1), unrecorded)
+    timings: list[StepTiming] = []
     clock.begin()
     steps.clock = MarkedClock(clock)
     try:
         with trace(path):
-            steps.run(numbers, lambda timing: samples.append(timing.samples))
+            steps.run(range(steps.last + 1, steps.last + count + 1), timings.append)
             context.device.synchronize()
     finally:
         steps.clock = clock
-    return samples
+    return timings
 
 
-def _like_the_window(workload: Workload, count: int) -> bool:
-    """Whether `count` steps on end are the same mix of kinds as all steps, of which the FLOPs of a sample are."""
-    rounds = getattr(workload, "steps_per_round", 1)
-    return getattr(workload, "steps_alike", True) or (rounds > 1 and count % rounds == 0)
+def _kinds_told(traced: Sequence[StepTiming]) -> dict[str, Any]:
+    """The kind of each traced step, also of the first, which does not count; {} where steps have no kinds."""
+    kinds = [timing.step_kind for timing in traced]
+    return {"step_kinds": kinds} if any(kinds) else {}
+
+
+def _like_the_window(context: SessionContext, steps: Steps, counted: Sequence[StepTiming]) -> bool:
+    """Whether these steps are the same mix of kinds as all steps, of which the FLOPs of a sample are."""
+    if not steps.kinds:
+        return getattr(context.workload, "steps_alike", True)
+    return whole_rounds([timing.step_kind for timing in counted], steps.kinds, context.parameters.accumulation_steps)
 
 
 def measure_communication(context: SessionContext, steps: Steps, window: dict[str, Any]) -> None:
@@ -152,7 +169,7 @@ def measure_communication(context: SessionContext, steps: Steps, window: dict[st
     from cluster.worker.measure import communication
 
     context.recorder.phase("communication")
-    step = window["last_measured_step"] + parameters.profile_steps
+    step = steps.last
 
     def run(count: int, record: Record) -> None:
         context.ranks.meet()

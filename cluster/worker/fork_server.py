@@ -1,10 +1,11 @@
 """Fork a trial's process from this one for each request that comes over a connection, and tell how it ended.
 
 A connection carries one JSON object a line. Requests: {"arguments", "environment", ...} starts a trial, {"signal"} is passed on to it,
-{"import"} names modules that the trials of another template needed. Replies: {"ready"}, {"started"}, {"failed"}, {"ended", "code"} and
-{"learnt"}, the modules that a trial of this template needed. A launcher's connection starts trials that write to the file `log` and
-outlive it. A job's connection, which brings the job's two output files along, starts one trial, with the job's environment and working
-directory; it ends with the connection, and with this process, as nobody else could tell the job how it ended.
+{"import"} names modules that the trials of another template needed. Replies: {"ready"}, {"started"}, {"failed", "half_imported"}, whose
+modules no later template should import, {"ended", "code"} and {"learnt"}, the modules that a trial of this template needed. A launcher's
+connection starts trials that write to the file `log` and outlive it. A job's connection, which brings the job's two output files along,
+starts one trial, with the job's environment and working directory; it ends with the connection, and with this process, as nobody else
+could tell the job how it ended.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any, NoReturn, TypedDict
 
 from cluster.process_marks import MARK, mark_forked_process
 from cluster.worker import forked_ranks, node_socket
-from cluster.worker.template_imports import Lesson, import_modules, spoiled
+from cluster.worker.template_imports import Lesson, half_imported, import_modules, spoiled
 from experiments.components import flop_count
 
 IDLE_S = 300.0  # a node's template ends after so long without a trial: a sweep's next one comes sooner
@@ -170,7 +171,7 @@ class ForkServer:
     def _start(self, connection: _Connection, request: dict[str, Any]) -> None:
         problem = spoiled()
         if problem:
-            connection.send({"failed": problem})
+            connection.send({"failed": problem, "half_imported": half_imported()})
             return
         source, sink = os.pipe()
         template, pid = os.getpid(), os.fork()

@@ -24,7 +24,10 @@ KNOWN_BY = 4  # so many finished steps tell how long one takes; the host is up t
 
 
 class Steps:
-    """Runs a trial's steps with one stream of batches and one clock."""
+    """Runs a trial's steps with one stream of batches and one clock.
+
+    last: the number of the last step of this stream, 0 before the first. kinds: of its steps so far, where they have kinds.
+    """
 
     def __init__(self, context: SessionContext) -> None:
         """Raises Unsupported for an injected slow-down on a device without a way to keep it busy for a known time."""
@@ -42,6 +45,7 @@ class Steps:
     def restart(self, workload: Workload) -> None:
         """Start again with the first batch of `workload` and a new clock."""
         self._batches, self.clock = iter(workload.batches()), self._device.clock(synchronous=self._synchronous)
+        self.last, self.kinds = 0, set[str]()
 
     def stop(self) -> None:
         """Release the batches, so that the processes that load them end. Only `restart` may follow."""
@@ -49,7 +53,14 @@ class Steps:
 
     def run(self, steps: Iterable[int], record: Record) -> int:
         """Run the steps (1-based numbers) and return this rank's samples. See run_steps."""
-        return run_steps(steps, self._batches, self._train_step, self.clock, record, self._micro_batches)
+
+        def noted(timing: StepTiming) -> None:
+            self.last = timing.step
+            if timing.step_kind is not None:
+                self.kinds.add(timing.step_kind)
+            record(timing)
+
+        return run_steps(steps, self._batches, self._train_step, self.clock, noted, self._micro_batches)
 
 
 def unrecorded(timing: StepTiming) -> None:
@@ -73,7 +84,7 @@ def measure(context: SessionContext, steps: Steps, started_at: float) -> dict[st
     steps.run(range(2, parameters.warmup_steps + 1), warmed.record)
     if parameters.warmup_s is not None:  # from now on: in the steps before, the device may have waited for what was compiled
         following = warmed.last + 1
-        warmed = _Stretch(context, range(following, following + _steps_per_round(context)), measured=False)
+        warmed = _Stretch(context, range(following, following + steps_per_round(context)), measured=False)
         steps.run(warmed.numbers(parameters.warmup_s), warmed.record)
     compiling = _compilation(context)
     recorder.phase("measure")
@@ -113,7 +124,8 @@ def _compilation(context: SessionContext) -> dict[str, float | None]:
     return {"compile_seconds" if how in ("cold", "unknown") else "compile_cached_seconds": compile_seconds()}
 
 
-def _steps_per_round(context: SessionContext) -> int:
+def steps_per_round(context: SessionContext) -> int:
+    """After how many steps each kind of step has come as often, where they come so; else 1. Rounds begin with the first step."""
     return int(getattr(context.workload, "steps_per_round", 1))
 
 
@@ -156,7 +168,7 @@ class _Stretch:
 
     def numbers(self, seconds: float | None) -> Iterator[int]:
         """See `window_steps`."""
-        return window_steps(self.least, seconds, self._context.ranks, self._progress, _steps_per_round(self._context))
+        return window_steps(self.least, seconds, self._context.ranks, self._progress, steps_per_round(self._context))
 
     def _progress(self) -> tuple[float, int]:
         return time.perf_counter() - self.started, self.last + 1 - self.least.start

@@ -19,13 +19,14 @@ from cluster.packages import installed
 from cluster.source_tree import running_tree
 from cluster.worker import node_socket
 from cluster.worker.fork_server import ForkServer
-from cluster.worker.template_imports import BASE, EVERY_TRIAL, import_modules
+from cluster.worker.template_imports import BASE, EVERY_TRIAL, import_modules, leave_out
 
 
 def main() -> None:
     """Import, and serve: until the launcher is gone, or nobody has asked for long, and all trials have ended."""
     parser = argparse.ArgumentParser(prog="python -m cluster.worker.template", description=__doc__)
     parser.add_argument("--workload", required=True, help="a file in experiments/workloads")
+    parser.add_argument("--leave-out", nargs="*", default=[], help="modules that an earlier template could import only half-way")
     serves = parser.add_mutually_exclusive_group(required=True)
     serves.add_argument("--channel", type=int, help="file descriptor of the connection to the launcher")
     serves.add_argument("--name", help="name of the socket that the jobs of this node connect to, without its first byte, which is 0")
@@ -40,6 +41,7 @@ def main() -> None:
         server.serve_launcher(socket.socket(fileno=options.channel))
     running_tree()  # of the code that is imported now; trials inherit it
     installed()  # likewise: some 50 ms for each trial else
+    leave_out(options.leave_out)
     import_modules([*BASE, *EVERY_TRIAL, f"experiments.workloads.{options.workload}"])
     server.run()
 

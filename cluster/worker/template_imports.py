@@ -28,7 +28,8 @@ _NOT_HERE = (
 )
 
 
-_half_imported: list[str] = []  # what went wrong, by module
+_half_imported: dict[str, str] = {}  # module -> what went wrong
+_left_out: set[str] = set()  # modules that another template had imported half-way
 
 
 def import_modules(names: Iterable[str]) -> None:
@@ -39,7 +40,7 @@ def import_modules(names: Iterable[str]) -> None:
     mm were known to it and those of bmm were not. No trial may have such a package; see `spoiled`. A module that asks for a device is no
     such case: the trial imports it anew, and all that it imports is whole.
     """
-    wanted = [name for name in names if name not in sys.modules and not name.startswith(_NOT_HERE)]
+    wanted = [name for name in names if name not in sys.modules and name not in _left_out and not name.startswith(_NOT_HERE)]
     gc.disable()  # imports make no garbage, and collections that look for some take a sixth of their time
     with _no_device():
         for name in wanted:
@@ -56,7 +57,17 @@ def _import(name: str) -> None:
     except Exception as error:
         package = name.partition(".")[0]
         if not _was_refused_a_device(error) and any(each.partition(".")[0] == package for each in sys.modules.keys() - before):
-            _half_imported.append(f"{name} was imported half-way ({type(error).__name__}: {error})")
+            _half_imported[name] = f"{name} was imported half-way ({type(error).__name__}: {error})"
+
+
+def leave_out(names: Iterable[str]) -> None:
+    """Import none of these modules in this process: each trial imports them itself."""
+    _left_out.update(names)
+
+
+def half_imported() -> list[str]:
+    """The modules whose imports failed half-way in this process."""
+    return list(_half_imported)
 
 
 class Lesson:
@@ -122,4 +133,4 @@ def spoiled() -> str | None:
         return "an import has initialised CUDA"
     if threading.active_count() > 1:
         return f"an import has started a thread ({threading.enumerate()[-1].name})"
-    return _half_imported[0] if _half_imported else None
+    return next(iter(_half_imported.values()), None)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
+from experiments.chosen import chosen
 from experiments.config.duration import HINT, seconds
 from experiments.config.errors import ConfigError, Problem, choose
 from experiments.config.named_files import chosen_file, misnamed, named_files
@@ -139,15 +140,14 @@ def nights() -> dict[str, Path]:
 
 
 def cell_id(suite: str, workload: str, pool: str, parameters: Mapping[str, Any], defaults: Mapping[str, Any], **run: str) -> str:
-    """A cell's identity over the nights: a digest of the parameters that differ from the schema's defaults.
+    """A cell's identity over the nights: a digest of the parameters that were chosen.
 
     `run`: its environment and commit by name, which count where they are not the plain ones.
 
     So a cell keeps its history when the schema gains a parameter; a default whose value changed is named as a cause where it matters.
     """
-    chosen = {name: value for name, value in parameters.items() if name not in defaults or defaults[name] != value}
     special = {name: value for name, value in run.items() if value != DEFAULTS[name]}
-    return digest({"suite": suite, "workload": workload, "pool": pool, "parameters": chosen, **special})
+    return digest({"suite": suite, "workload": workload, "pool": pool, "parameters": chosen(parameters, defaults), **special})
 
 
 def drop_to_fit(costs: Mapping[str, float], values: Mapping[str, float], budget_s: float, fixed_s: float = 0.0) -> list[str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
 from experiments.config.duration import seconds
-from experiments.config.errors import ConfigError, Problem
+from experiments.config.errors import ConfigError, Problem, choose
 from experiments.config.named_files import chosen_file, misnamed, named_files
 from experiments.config.strict import Strict
 from experiments.config.validate import validate
@@ -81,6 +82,13 @@ class CampaignFile(Strict):
     @property
     def budget_s(self) -> float:
         return seconds(self.budget)
+
+    def part(self, names: Sequence[str]) -> CampaignFile:
+        """The same campaign with the sweeps of these names alone, in this order. Raises ConfigError for a name that none has."""
+        sweeps = {sweep.called: sweep for sweep in self.sweeps}
+        if wrong := [name for name in names if name not in sweeps]:
+            raise ConfigError.one("--sweep", None, wrong[0], f"is no sweep of campaign {self.campaign}", choose(wrong[0], sweeps))
+        return self.model_copy(update={"sweeps": [sweeps[name] for name in dict.fromkeys(names)]})
 
 
 def load_campaign(name_or_path: str) -> CampaignFile:

@@ -20,6 +20,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from experiments import workloads
+from experiments.chosen import default_values
 from experiments.parameters import NOT_COMPILED, SAME_MATHEMATICS, TrainingParameters, as_reference, numerics_of
 from experiments.spec.schema import Match, Suite
 from experiments.trial import DEFAULT_ENVIRONMENT, DEFAULTS, RUN_AXES, WORKTREE, Scalar
@@ -99,7 +100,7 @@ def expansion(suite: Suite, schema: type[TrainingParameters]) -> Expansion:
     """The cells, and how many of them each rule matched or added. Raises CellError for a cell that `schema` refuses."""
     names = suite.axis_names
     parameter_axes = [name for name in names if name not in RUN_AXES]
-    base = schema.model_construct().model_dump(mode="json") | suite.fixed
+    base = default_values(schema) | suite.fixed
     conditions = [(_test(item.when), item.set) for item in suite.conditions]
     excludes = [_test(item) for item in suite.exclude]
     only = _test({name: list(values) for name, values in suite.only.items()})

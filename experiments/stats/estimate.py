@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -51,6 +51,12 @@ class Estimate:
         """The same estimate with a t interval of another confidence, such as 0.99."""
         make = estimate_from_mean if self.linear else estimate_from_log
         return make(self.effect, self.se, self.df, self.n, level)
+
+    def inverse(self) -> Estimate:
+        """The comparison the other way round: 1 / a ratio, or a difference with the other sign."""
+        if self.linear:
+            return replace(self, value=-self.value, low=-self.high, high=-self.low)
+        return replace(self, value=1 / self.value, low=1 / self.high, high=1 / self.low if self.low > 0 else math.inf)
 
     @property
     def effect(self) -> float:

@@ -14,13 +14,14 @@ maker (HC2: MacKinnon & White 1985, Journal of Econometrics 29). The standard er
 it is made of, each with its coefficient; its degrees of freedom match the first two moments of that sum (Satterthwaite 1946; for
 regression residuals Bell & McCaffrey 2002, Survey Methodology 28(2)). Of two cells alone this is the paired t interval, exactly; of many
 cells it tends to Welch's. Where an F test finds that the spreads of two cells differ they are compared in pairs, by their common rounds
-alone: Satterthwaite's degrees of freedom, estimated too, are then too many at times, those of pairs are exact.
+alone: Satterthwaite's degrees of freedom, estimated too, are then too many at times, those of pairs are exact. So are all cells where a
+test finds that rounds act on some cells otherwise than on others (round_effects.py): what a round does does not cancel then but in a pair.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -28,6 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from experiments.stats.estimate import LEVEL, Array, Estimate, estimate_from_mean
+from experiments.stats.round_effects import differ_by_cell
 from experiments.stats.spread import Spread, spreads_differ
 
 _LEFT = 5  # degrees of freedom that must be left after the slope: it costs one, and with fewer that widens intervals by more than a tenth
@@ -38,7 +40,7 @@ _USUAL = 2.0  # times the median variance: cells up to there count alike
 class Layout:
     """The trials of the cells that ran together, (n,) each: `values`, on the scale of comparison; `cells` and `rounds`, any numbers that
     name them; `places`, where in the sweep each ran. `errors`: standard error that each trial's steps imply, not finite where unknown;
-    they are a floor under the standard error of a difference. `known`: the spread of single trials, for cells without a second one.
+    they are a floor under the standard error of a difference. `known`: a cell -> the spread of single trials, where it has no second one.
     `stretches`: any numbers that name the host and time that each trial is of; all one where not given.
 
     Raises ValueError if the lengths differ, there are no trials or a value is not finite.
@@ -52,14 +54,14 @@ class Layout:
         places: ArrayLike,
         *,
         errors: ArrayLike | None = None,
-        known: Spread | None = None,
+        known: Mapping[int, Spread] | None = None,
         stretches: Sequence[int] | None = None,
     ) -> None:
         given = np.asarray(values, dtype=float)
         n = given.size
         self._places: Array = np.asarray(places, dtype=float)
         self._errors: Array = np.zeros(n) if errors is None else np.asarray(errors, dtype=float)
-        self._known = known
+        self._known = known or {}
         within = [0] * n if stretches is None else stretches
         if not n or {len(cells), len(rounds), self._places.size, self._errors.size, len(within)} != {n} or not np.isfinite(given).all():
             raise ValueError("a layout needs as many finite values as cells, rounds, places, errors and stretches, and at least one")
@@ -73,13 +75,14 @@ class Layout:
     def difference(self, a: int, b: int, *, level: float = LEVEL) -> Estimate:
         """Cell `a` less cell `b`, on the linear scale; `n`: the fewer trials of the two.
 
-        Unbounded where a cell has one trial and no spread is known, where no degree of freedom is left, and where the two are `apart`.
+        Of those two cells' trials alone where their spreads differ or rounds act on some cells otherwise than on others. Unbounded where a
+        cell has one trial and no spread is known, where no degree of freedom is left, and where the two are `apart`.
         Where they have no round in common, not even by way of other cells, rounds are left out. Raises KeyError for a cell without a trial.
         """
         one, other = self._index[a], self._index[b]
-        if len(self._names) > 2 and self.spreads_differ(a, b):
+        if len(self._names) > 2 and (self.rounds_differ or self.spreads_differ(a, b)):
             pairs = self._alone(a, b).difference(a, b, level=level)
-            if math.isfinite(pairs.se):
+            if self.rounds_differ or math.isfinite(pairs.se):
                 return pairs
         fit = self._fit_of(one, other)
         trials = int(min(fit.counts[one], fit.counts[other]))
@@ -131,6 +134,17 @@ class Layout:
             return False
         return spreads_differ(*(Spread(math.sqrt(variance), left) for variance, left in found))
 
+    @cached_property
+    def rounds_differ(self) -> bool:
+        """Whether rounds act on some cells otherwise than on others, as `round_effects.differ_by_cell`."""
+
+        def left_over(values: Array) -> Array:
+            return self._fit.left_over(values, self._cell)
+
+        residuals, sds = left_over(self._values[:, None])[:, 0], np.sqrt(self._fit.variances[self._cell])
+        residuals[np.abs(residuals) < _ROUNDING * np.abs(self._values).max()] = 0.0
+        return differ_by_cell(residuals, sds, self._cell, self._rounds, left_over)
+
     def _alone(self, a: int, b: int) -> Layout:
         """The layout of two of the cells."""
         mine = (self._cell == self._index[a]) | (self._cell == self._index[b])
@@ -150,17 +164,20 @@ class Layout:
     def _error(self, fit: _Fit, parts: Array) -> tuple[float, float]:
         """Standard error of a difference and its degrees of freedom. `parts` (c,): what each cell's variance counts in its."""
         single = (fit.left < _NOTHING_LEFT) & (parts > 1e-9)
-        known = self._known
-        if single.any() and known is None:
-            return math.inf, 1.0
+        of_single: dict[Spread, float] = {}  # with what it counts: cells of one spread share its error
+        for cell, part in zip(self._names[single], parts[single], strict=True):
+            known = self._known.get(int(cell))
+            if known is None:
+                return math.inf, 1.0
+            of_single[known] = of_single.get(known, 0.0) + float(part)
         own = np.where(fit.left < _NOTHING_LEFT, 0.0, parts / np.maximum(fit.left, _NOTHING_LEFT))
         variance, spread_of_variance = float(own @ fit.expected), 2 * fit.squares(own)
         estimated = float(own @ (fit.variances * fit.left))
         scale = estimated / variance if variance > 0 else 1.0
         spread_of_variance *= scale**2
         variance = estimated
-        if known is not None and single.any():
-            more = known.sd**2 * float(parts[single].sum())
+        for known, part in of_single.items():
+            more = known.sd**2 * part
             variance, spread_of_variance = variance + more, spread_of_variance + 2 * more**2 / known.df
         df = 2 * variance**2 / spread_of_variance if spread_of_variance > 0 else float(fit.left.sum() or 1)
         return math.sqrt(variance), df
@@ -213,6 +230,11 @@ class _Fit:
     def difference(self, a: int, b: int) -> float:
         """Cell a less cell b."""
         return float(self.means[a] - self.means[b] - (self.between[a] - self.between[b]) @ self.effects)
+
+    def left_over(self, values: Array, cell: NDArray[np.intp]) -> Array:
+        """(n, d): what this fit leaves of values (n, d)."""
+        own = values - (_summed(values, cell, self.counts.size) / self.counts[:, None])[cell]
+        return np.asarray(own - self.within @ (self.gain @ (self.within.T @ (self.weights[cell, None] * own))))
 
     def parts(self, a: int, b: int) -> Array:
         """(c,): the sum of squares of the coefficients of each cell's trials in that difference."""

@@ -20,7 +20,7 @@ _LEAST_D0_OF_SWEEPS = 4.0  # days are a node's more than a cell's, so cells are 
 
 
 def trial_law(repeats: Iterable[Sequence[float]]) -> VarianceLaw | None:
-    """The law of the variance between trials. `repeats`: for each cell and sweep the values of its trials.
+    """The law of the variance between trials of one workload's cells. `repeats`: for each cell and sweep the values of its trials.
 
     None for fewer than `LEAST_GROUPS` groups of repeats.
     """

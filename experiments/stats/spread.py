@@ -32,8 +32,8 @@ class Spread:
             raise ValueError(f"a spread needs 0 <= sd < inf and df > 0, got {self.sd} and {self.df}")
 
 
-# (pool, name of its device where the trials know it, metric) -> spread between trials as past sweeps show it; None: not known
-SpreadLookup = Callable[[str, str | None, str], Spread | None]
+# (pool, name of its device where the trials know it, workload, metric) -> spread between trials as past sweeps show it; None: not known
+SpreadLookup = Callable[[str, str | None, str, str], Spread | None]
 
 
 def spread_of(values: ArrayLike, known: Spread | None = None) -> Spread | None:

@@ -12,25 +12,24 @@ from numpy.typing import ArrayLike
 from experiments.stats.estimate import Array, finite_series
 from experiments.stats.noise_models import MOST_POINTS, trend
 
+LEAST = 8  # steps; fewer are too few to tell whether they are level
 _SURE = 0.99  # confidence with which a drift must differ from 0
 
 
 @dataclass(frozen=True)
 class Steady:
-    """Whether and where step times settle. `start` is an index into the series (0-based); None if they never settle.
+    """Whether and where step times settle. `settled` is None for too few steps to tell (LEAST).
 
-    `drift`: relative change of the step times from then on, to the window's end, by a straight line; of the part that was looked at, where
-    they never settle. None for too few steps.
+    `start` is an index into the series (0-based); None if they never settle. `drift`: relative change of the step times from then on, to
+    the window's end, by a straight line; of the part that was looked at, where they never settle. Both are None for too few steps.
     """
 
-    settled: bool
+    settled: bool | None
     start: int | None
     drift: float | None
 
 
-def steady_state(
-    times: ArrayLike, *, kinds: Sequence[Hashable] | None = None, batch: int = 5, tolerance: float = 0.05, least: int = 8
-) -> Steady:
+def steady_state(times: ArrayLike, *, kinds: Sequence[Hashable] | None = None, batch: int = 5, tolerance: float = 0.05) -> Steady:
     """Where step times (n,) in s settle: MSER-5 (White 1997; White, Cobb & Spratt 2000), then a check that the rest is level.
 
     MSER cuts the series, within its first half, where the squared standard error of the rest is smallest. This uses medians of `batch`
@@ -40,17 +39,17 @@ def steady_state(
     The series does not settle (`settled` False)
     - if the halves of the rest differ by more than `tolerance` (relative) and by more than three standard errors, or
     - if the rest drifts: its trend differs from 0 with 99 % confidence, whatever the correlation of the steps (noise_models.trend), and its
-      95 % interval reaches `tolerance`, or
-    - if n < `least`.
+      95 % interval reaches `tolerance`.
+    Of fewer than LEAST steps nothing is said: `settled` is None.
     `kinds` (n,): each step's kind; a step's time then counts relative to the median of its kind. None: all steps are of one kind.
     Raises ValueError for n = 0, a time that is not finite, or another number of kinds than of times.
     """
     x = finite_series(times)
     if kinds is not None:
         x = _relative(x, kinds)
-    if x.size < least:
-        return Steady(False, None, None)
-    size = max(1, min(batch, x.size // least))
+    if x.size < LEAST:
+        return Steady(None, None, None)
+    size = max(1, min(batch, x.size // LEAST))
     medians = np.median(x[: x.size // size * size].reshape(-1, size), axis=1)
     cut = _transient(medians)
     rest = medians[cut:]

@@ -16,12 +16,13 @@ def _names() -> list[str]:
     return list(campaigns())
 
 
-def _words(pool: list[str] | None, set_: list[str] | None) -> list[str]:
-    return [word for option, values in (("--pool", pool), ("--set", set_)) for value in values or [] for word in (option, value)]
+def _words(**values: list[str] | None) -> list[str]:
+    return [word for option, given in values.items() for value in given or [] for word in (f"--{option}", value)]
 
 
 @app.command(
     epilog="Examples: sweep campaign gpu-x4 --plan · sweep campaign gpu-x4 --budget 9m · sweep campaign gpu-x4 --publish · "
+    "sweep campaign gpu-x2 --sweep llm-8b --sweep flava-max · "
     "a rehearsal: sweep campaign vit-x4 --pool cpu --set model=tiny --set devices=2 --set cores_per_device=1 --set measure_s=1",
 )
 @clean_errors
@@ -30,6 +31,10 @@ def campaign(
         str, typer.Argument(metavar="FILE", help="a campaign: a file in experiments/campaigns, or a path", autocompletion=_names)
     ],
     plan: Annotated[bool, typer.Option("--plan", help="show what would run and how long that takes, and start nothing")] = False,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option("--sweep", metavar="NAME", help="run this sweep of the campaign alone (repeat for more, in the order given)"),
+    ] = None,
     budget: Annotated[
         str | None, typer.Option("--budget", metavar="TIME", help="time for this run of the command, such as 9m; else as the file says")
     ] = None,
@@ -49,18 +54,22 @@ def campaign(
 
     began = monotonic()
     from experiments.config.duration import option_seconds
+    from experiments.config.errors import ConfigError
     from experiments.spec.campaign import load_campaign
     from flows.cli.run_campaign import Campaign
     from flows.cli.start_sweep import once
     from tasks.campaign.entries import Overrides
     from tasks.campaign.store import CampaignStore
 
+    if sweep and publish:
+        raise ConfigError.one("--sweep", None, sweep[0], "is given with --publish", "leave it out: a page has all sweeps of its folder")
     file = load_campaign(name)
     overrides = Overrides(pools=tuple(pool or ()), set=once("--set", set_))
     store = CampaignStore(state or (f"{file.campaign}-rehearsal" if overrides else file.campaign))
     budget_s = option_seconds("--budget", budget) if budget else file.budget_s
-    asked = shlex.join([name, *(["--state", state] if state else []), *_words(pool, set_)])
-    this = Campaign(asked, file, store, overrides, budget_s, began, again=again)
+    asked = [name, *(["--state", state] if state else []), *_words(pool=pool, set=set_)]
+    go_on = shlex.join([*asked, *_words(sweep=sweep)])
+    this = Campaign(shlex.join(asked), go_on, file.part(sweep) if sweep else file, store, overrides, budget_s, began, again=again)
     if plan:
         this.show(out)
     elif publish:

@@ -137,7 +137,11 @@ def resume(
     pool_wait: PoolWaitOption = None,
     budget: Annotated[
         str | None,
-        typer.Option("--budget", metavar="TIME", help="then more rounds of what is undecided, for so much more time: 20m, 1h30m"),
+        typer.Option(
+            "--budget",
+            metavar="TIME",
+            help="for so much more time, 20m or 1h30m: first what there was no time for before, then more rounds of what is undecided",
+        ),
     ] = None,
     until_decided: UntilDecidedOption = None,
 ) -> None:
@@ -146,23 +150,23 @@ def resume(
     from experiments.config.duration import option_seconds
     from flows.cli import show_plan
     from flows.cli.run_sweep import run_sweep
-    from tasks.rounds.budget import with_budget
-    from tasks.sweep.plan import check_configured, renew, states
+    from tasks.rounds.budget import deadline_of, gone_on_with
+    from tasks.sweep.deadline import held_to
+    from tasks.sweep.plan import check_configured, states
     from tasks.sweep.store import SweepStore
     from tasks.sweep.what_is_left import what_is_left
 
     look = Look()  # while the plan is renewed
     store = SweepStore(sweep_id_of(sweep_id))
-    sweep_plan = renew(store.load_plan(), say=tell)
-    if budget is not None or until_decided is not None:
-        seconds = None if budget is None else option_seconds("--budget", budget)
-        sweep_plan = with_budget(store, sweep_plan, seconds, until_decided)
+    seconds = None if budget is None else option_seconds("--budget", budget)
+    sweep_plan = gone_on_with(store, seconds, until_decided, tell)
     left = what_is_left(store, sweep_plan)
     check_configured(sweep_plan, [*left.begun, *left.rest])
     if pool_wait is not None:
         sweep_plan = sweep_plan.model_copy(update={"request": sweep_plan.request.model_copy(update={"pool_wait_s": pool_wait})})
     show_plan.print_why_again(err, states(sweep_plan))
-    raise typer.Exit(run_sweep(sweep_plan, out, err, look, budget=budget, until_decided=until_decided))
+    with held_to(deadline_of(store, sweep_plan, left, seconds)):
+        raise typer.Exit(run_sweep(sweep_plan, out, err, look, budget=budget, until_decided=until_decided))
 
 
 @app.command(epilog="Example: sweep stop last --reason 'the room is too warm'")
@@ -205,7 +209,7 @@ def spread(
     rebuild: Annotated[bool, typer.Option("--rebuild", help="first read every sweep again; files of removed sweeps stay")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """How far trials, sweeps and hosts lie apart on each pool and device, learned from past sweeps."""
+    """How far trials and sweeps of each workload, and hosts, lie apart on each pool and device, learned from past sweeps."""
     from flows.cli import show_spread
 
     if rebuild:

@@ -28,7 +28,7 @@ from tasks.campaign.entries import Entry, Overrides, check_fits, entries_of, wit
 from tasks.campaign.pages import publish_pages
 from tasks.campaign.store import CampaignStore
 from tasks.rounds.growth import seconds_run
-from tasks.sweep import deadline
+from tasks.sweep.deadline import Deadline, held_to
 from tasks.sweep.head_start import is_disturbed_by_a_start
 from tasks.sweep.plan import expected_seconds, lacking_pools
 from tasks.sweep.round_time import trial_times
@@ -39,9 +39,13 @@ REPORT_S = 10.0  # of a run's time that the last sweep leaves: its report, and w
 
 @dataclass(frozen=True)
 class Campaign:
-    """One run of the command. `asked`: the campaign as it was named; `began`: monotonic time of the command's start, s."""
+    """One run of the command. `asked`: the campaign as it was named; `go_on`: the same with the sweeps of it that are run.
+
+    `file` has these alone. `began`: monotonic time of the command's start, s.
+    """
 
     asked: str
+    go_on: str
     file: CampaignFile
     store: CampaignStore
     overrides: Overrides
@@ -82,8 +86,7 @@ class Campaign:
                 status = self._run(entries, out, err)
             finally:
                 KEEP.set(None)
-                deadline.CURRENT.set(None)
-            print_left(err, self._entries(), self.asked, told_to_end=TOLD_TO_END.is_set())
+            print_left(err, self._entries(), self.asked, self.go_on, told_to_end=TOLD_TO_END.is_set())
             return status
 
     def _begin_templates(self, entries: Sequence[Entry]) -> None:
@@ -124,8 +127,8 @@ class Campaign:
         plan = with_time(entry.plan, seconds_run(sweep, entry.plan), left_s)
         self.store.save(self.store.load().with_sweep(entry.name, sweep.sweep_id))  # first: see tasks/campaign/store.py
         sweep.save_plan(plan)
-        deadline.CURRENT.set(deadline.Deadline(time.monotonic() + left_s, expected_seconds(plan), usual_s))
-        return run_sweep(plan, out, err, Look(), more=entry.grows)
+        with held_to(Deadline(time.monotonic() + left_s, expected_seconds(plan), usual_s)):
+            return run_sweep(plan, out, err, Look(), more=entry.grows)
 
     def _usual_s(self) -> float:
         """What the trials of this campaign took at the median, s; 0 where none has ended."""

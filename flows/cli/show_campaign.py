@@ -47,13 +47,14 @@ def _expected(entry: Entry) -> str:
     return f"{least}" if not unknown else f"unknown for {plural(unknown, 'trial')}, at least {least}"
 
 
-def print_left(err: Console, entries: Sequence[Entry], asked: str, *, told_to_end: bool) -> None:
-    """After a run: what the same command would go on with, else that all is measured."""
+def print_left(err: Console, entries: Sequence[Entry], asked: str, go_on: str, *, told_to_end: bool) -> None:
+    """After a run: what the same command, with the words `go_on`, would go on with, else that all is measured."""
     open_ones = [entry.name for entry in entries if entry.fits(float("inf"))]
     if told_to_end:
         err.print("told to end: no other sweep was begun", highlight=False)
     if open_ones:
-        err.print(f"not all is measured ({', '.join(open_ones)}); go on with it: sweep campaign {asked}", highlight=False, soft_wrap=True)
+        err.print(f"not all is measured ({', '.join(open_ones)}); go on with it: sweep campaign {go_on}", highlight=False, soft_wrap=True)
     else:
-        err.print("all that fits in the sweeps' budgets is measured", highlight=False)
+        whose = "the sweeps' budgets" if go_on == asked else "the budgets of these sweeps"
+        err.print(f"all that fits in {whose} is measured", highlight=False)
     err.print(f"write its pages: sweep campaign {asked} --publish", highlight=False, soft_wrap=True)

@@ -59,17 +59,18 @@ class OwnServer:
 @contextmanager
 def own_server() -> Iterator[OwnServer]:
     """Start a server on a free port of loopback, and return at once: there is something to do until it answers. Raises DamagedFile."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
     folder = runs_root() / ".prefect"
     folder.mkdir(parents=True, exist_ok=True)
     PREFECT.check(folder / "prefect.db")
     environment = {**os.environ, **_LEAN, "PREFECT_HOME": str(folder)}
     environment.pop("PREFECT_API_URL", None)
-    with open(folder / "server.log", "ab") as log:
+    # The server gets the socket, not its number alone: it takes seconds to start, in which any program could be given a port that is free
+    with open(folder / "server.log", "ab") as log, socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = int(listener.getsockname()[1])
         server = subprocess.Popen(
-            [sys.executable, "-m", "cluster.stack.prefect_server", str(port), "--until-eof"],
+            [sys.executable, "-m", "cluster.stack.prefect_server", str(port), f"--socket={listener.fileno()}", "--until-eof"],
+            pass_fds=[listener.fileno()],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,

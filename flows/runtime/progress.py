@@ -29,7 +29,6 @@ class TrialProgress:
     attempt: int = 0
     step: int = 0
     steps: int = 0
-    measure_s: float | None = None
     loss: float | None = None
     samples_per_s: float | None = None
     emulated: bool = False
@@ -51,7 +50,8 @@ class TrialProgress:
         timed = self.trial.parameters.get("warmup_s") is not None
         steps, of = (self._measured, int(self.trial.parameters["steps"])) if timed else (self.step, self.steps)
         done = steps / of if of else 0.0
-        return min(1.0, done if self.measure_s is None else min(done, self._seconds / self.measure_s))
+        measure_s = self.trial.parameters.get("measure_s")
+        return min(1.0, done if measure_s is None else min(done, self._seconds / measure_s))
 
     @property
     def elapsed_s(self) -> float | None:
@@ -84,7 +84,7 @@ class SweepProgress:
         with self.lock:
             for trial in trials:
                 total = int(trial.parameters["steps"]) + int(trial.parameters["warmup_steps"])
-                self.rows.setdefault(trial.key, TrialProgress(trial, steps=total, measure_s=trial.parameters.get("measure_s")))
+                self.rows.setdefault(trial.key, TrialProgress(trial, steps=total))
 
     def wait(self, trial: Trial, reason: str) -> None:
         """A trial has not begun: what it waits for."""

@@ -132,7 +132,7 @@ def pairs_of(rows: Sequence[TrialRow], metric: str) -> list[Pair]:
 
 def by_the_report(rows: Sequence[TrialRow], suite: Suite, known: Spread | None) -> Comparison | None:
     """The interval of B over A and the verdict as the report of a sweep of these trials gives them; None where it gives no interval."""
-    cells = make_cells(rows, suite, known=(lambda pool, device, metric: known) if known else None)
+    cells = make_cells(rows, suite, known=(lambda *place: known) if known else None)
     second = next((cell for cell in cells if cell.axes.get(TWIN) == TWINS[1]), None)
     if second is None or second.speedup is None or not math.isfinite(second.speedup.se):
         return None

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from experiments.stats.between_sweeps import both_sides
 from experiments.stats.spread import Spread
 from tasks.analysis.cell import Cell
-from tasks.analysis.known_spread import places_of
+from tasks.analysis.known_spread import place_of, places_of
 from tasks.analysis.results import Sweep
-from tasks.analysis.spread_history import KnownSpreads, Place, learn
-from tasks.analysis.spread_store import device_of, read_spreads
+from tasks.analysis.spread_history import KnownSpreads, learn
+from tasks.analysis.spread_store import read_spreads
 
-NOT_KNOWN = "how much sweeps differ from day to day on this pool is not known"
+NOT_KNOWN = "how much sweeps of this workload differ from day to day on this pool is not known"
 HOSTS_NOT_KNOWN = "measured on different hosts, and how much hosts of this kind differ is not known"
 WHERE_NOT_KNOWN = "whether one host measured both is not known, nor how much hosts of this kind differ"
 
@@ -24,7 +24,7 @@ def known_beside(sweeps: Sequence[Sweep]) -> KnownSpreads:
     if not places:
         return KnownSpreads({})
     root = sweeps[-1].dir.parent
-    past = read_spreads(root, devices={device for _, device, _ in places}, without=[sweep.sweep_id for sweep in sweeps])
+    past = read_spreads(root, devices={place.device for place in places}, without=[sweep.sweep_id for sweep in sweeps])
     return KnownSpreads({place: learn(past, place) for place in places})
 
 
@@ -35,19 +35,15 @@ def spread_between(a: Cell, b: Cell, known: KnownSpreads) -> tuple[list[Spread],
     is the spread between hosts, which holds that of a host's sweeps. Between kinds of device, their difference is what is asked for, so
     each side's sweeps count.
     """
-    places = _place_of(a), _place_of(b)
-    there = known.at(*places[0]), known.at(*places[1])
+    places = [place_of(cell.measured[0], cell.metric.name) for cell in (a, b)]
+    there = [known.at(place) for place in places]
     alike = _on_equal_hosts(a, b)
-    if places[0][1] == places[1][1] and not alike:
+    if places[0].device == places[1].device and not alike:
         host = there[0].host
         return ([both_sides(host)], None) if host else ([], WHERE_NOT_KNOWN if alike is None else HOSTS_NOT_KNOWN)
     if there[0].sweep is None or there[1].sweep is None:
         return [], NOT_KNOWN
     return ([both_sides(there[0].sweep)] if places[0] == places[1] else [there[0].sweep, there[1].sweep]), None
-
-
-def _place_of(cell: Cell) -> Place:
-    return cell.trial.pool, device_of(cell.measured[0]), cell.metric.name
 
 
 def _on_equal_hosts(a: Cell, b: Cell) -> bool | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from statistics import fmean, geometric_mean
 from typing import Any
 
-from experiments.metrics import Metric, Scale
+from experiments.metrics import Metric, Scale, metric_of
 from experiments.parameters import REFERENCES
 from experiments.stats.estimate import LEVEL, Estimate, estimate_from_mean
 from experiments.stats.layout import Layout
@@ -16,6 +17,7 @@ from experiments.stats.loss_parity import Parity, ParityStatus
 from experiments.stats.repeats import repeats_interval
 from experiments.stats.spread import Spread
 from experiments.stats.verdict import ONE_LOOK, Levels, Verdict
+from experiments.summary import BATCH_TIMES
 from experiments.trial import Scalar, Trial, label
 from tasks.analysis.trial_row import TrialRow
 
@@ -32,7 +34,7 @@ class Cell:
     metric: Metric
     number: int = 0  # in its layout
     layout: Layout | None = None  # of all trials of its pool in this sweep that have the metric, on the metric's scale; None: it has none
-    known: Spread | None = None  # between trials of its pool and device, from past sweeps
+    known: Spread | None = None  # between trials of its workload on its pool and device, from past sweeps
     baseline: Cell | None = None
     speedup: Estimate | None = None
     verdict: Verdict | None = None
@@ -66,6 +68,11 @@ class Cell:
     def settings(self) -> Mapping[str, str]:
         """Its parameters as text, by name."""
         return {name: str(value) for name, value in self.trial.parameters.items()}
+
+    @cached_property
+    def trains(self) -> bool:
+        """Whether a step trains: only what does not has service times or latencies. True where nothing was measured."""
+        return all(self.mean(f"{name}_p50_s") is None for name in BATCH_TIMES.values())
 
     @property
     def devices(self) -> int:
@@ -103,7 +110,7 @@ class Cell:
 
     @cached_property
     def estimate(self) -> Estimate | None:
-        """Its value by its own repeats and what past sweeps know of its pool. The sweep's other cells do not enter it."""
+        """Its value by its own repeats and what past sweeps know of its workload there. The sweep's other cells do not enter it."""
         return repeats_interval(self.estimates, known=self.known) if self.estimates else None
 
     @cached_property
@@ -173,6 +180,21 @@ class Cell:
         rows = [row for row in self.rows if row.outcome == "ok"]
         known = numbers(row.summary.get(name) for row in [row for row in rows if not row.disturbed] or rows)
         return sum(known) / len(known) if known else None
+
+    def middle(self, name: str) -> float | None:
+        """The mean of a summary metric over the repeats that ended ok as the comparison has it of its own: geometric on a logarithmic
+        scale, and of a metric that depends on the seed also of disturbed trials. None where no repeat knows it, or one has no logarithm."""
+        metric = metric_of(name)
+        rows = [row for row in self.rows if row.outcome == "ok"]
+        counted = rows if metric.depends_on_seed else [row for row in rows if not row.disturbed] or rows
+        return mean_on(metric.scale, numbers(row.summary.get(name) for row in counted))
+
+
+def mean_on(scale: Scale, values: Sequence[float]) -> float | None:
+    """Geometric on a logarithmic scale, else arithmetic; None of no value, and where one has no logarithm."""
+    if not values or (scale is Scale.LOG and min(values) <= 0):
+        return None
+    return geometric_mean(values) if scale is Scale.LOG else fmean(values)
 
 
 def is_number(value: Any) -> bool:

@@ -25,7 +25,8 @@ from tasks.analysis.trial_row import TrialRow
 def make_cells(rows: Iterable[TrialRow], suite: Suite, *, emulated: bool = False, known: SpreadLookup | None = None) -> list[Cell]:
     """Cells in the plan's order, compared with their baselines: of the trials that measured, or of the emulated ones, never of both.
 
-    `known`: the spread between trials of a pool and device, from past sweeps; a cell's own interval rests on it besides its repeats.
+    `known`: the spread between trials of a workload on a pool and device, from past sweeps; a cell's own interval rests on it besides its
+    repeats.
     Without the references that serve loss parity alone: they are compared with nothing.
     """
     cells = laid_out_cells(rows, suite, emulated=emulated, known=known)
@@ -71,11 +72,12 @@ def varied_axes(cells: Sequence[Cell]) -> frozenset[str]:
 
 
 def _known(cell: Cell, known: SpreadLookup | None) -> Spread | None:
-    """What past sweeps know of the spread between trials of the cell's pool and device; None on another scale than the metric's own."""
+    """What past sweeps know of the spread between trials of the cell's workload on its pool and device; None on another scale than the
+    metric's own."""
     if known is None or cell.metric.scale is not metric_of(cell.metric.name).scale:
         return None
     device = next((str(row.environment["device_name"]) for row in cell.rows if row.environment.get("device_name")), None)
-    return known(cell.trial.pool, device, cell.metric.name)
+    return known(cell.trial.pool, device, cell.trial.workload, cell.metric.name)
 
 
 def _lay_out(cells: Sequence[Cell]) -> None:
@@ -85,13 +87,14 @@ def _lay_out(cells: Sequence[Cell]) -> None:
         return
     started = [(row.result.started_at if row.result else 0.0, row.trial.index) for _, row, _ in trials]
     places = {when: place for place, when in enumerate(sorted(set(started)))}
+    timeless = trials[0][0].metric.depends_on_seed  # a loss does not drift with the machine
     layout = Layout(
         [estimate.effect for _, _, estimate in trials],
         [cell.number for cell, _, _ in trials],
         [row.trial.repeat for _, row, _ in trials],
-        [places[when] for when in started],
+        [0 if timeless else places[when] for when in started],
         errors=[estimate.se for _, _, estimate in trials],
-        known=next((cell.known for cell in cells if cell.known), None),
+        known={cell.number: cell.known for cell in cells if cell.known},
         stretches=numbers_of([row for _, row, _ in trials]),
     )
     for cell in cells:

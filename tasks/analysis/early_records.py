@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
+from cluster.journal.journal import Record
+from experiments.stats.steady_state import LEAST
 from experiments.summary import Value
+from experiments.trial import Trial
 from tasks.sweep.early_plans import RENAMED
 
 EARLY_FLOPS = (
@@ -30,7 +34,23 @@ def notes_of_today(notes: Sequence[str], window: Mapping[str, Any], workload: st
 
 
 def summary_of_today(summary: Mapping[str, Value], environment: Mapping[str, Any]) -> dict[str, Value]:
-    """A result's summary, in which early workers called the service time of queued batches latency."""
-    if "tree" in environment:
-        return dict(summary)
-    return {RENAMED.get(name, name): value for name, value in summary.items()}
+    """A result's summary, in which early workers called the service time of queued batches latency, and too few steps not settled."""
+    found = dict(summary) if "tree" in environment else {RENAMED.get(name, name): value for name, value in summary.items()}
+    steps = found.get("measured_steps")
+    if steps is not None and steps < LEAST and "settled" in found:
+        found["settled"] = None
+    return found
+
+
+def traced_kinds(trial: Trial, window: Mapping[str, Any], steps: Sequence[Record], count: int) -> list[str]:
+    """The kinds of the `count` steps that an early worker traced, which it did not record: those right after the window, in the order that
+    the seed gives. [] where that is not known: of another workload than FLAVA, or where `steps` were not of that order."""
+    last = window.get("last_measured_step")
+    if trial.workload != "flava" or trial.parameters.get("accumulation_steps", 1) != 1 or not last:
+        return []
+    from experiments.workloads.flava.batches import kinds
+
+    order = dict(enumerate(islice(kinds(trial.parameters["seed"], balanced=trial.parameters["kinds"] == "balanced"), last + count), 1))
+    if any(order.get(step["step"]) != step.get("step_kind") for step in steps):
+        return []
+    return [order[number] for number in range(last + 1, last + count + 1)]

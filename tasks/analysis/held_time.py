@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cluster.journal.journal import Record
+from experiments.trial import Outcome
 from tasks.sweep.slot_log import Hold
 
-MEASURED, DISCARDED, UNKNOWN = "measured", "discarded", "not_recorded"
+MEASURED, NO_RATE, FAILED, DISCARDED, UNKNOWN = "measured", "no_rate", "failed", "discarded", "not_recorded"
 # part -> what it is called, in the order in which a trial goes through them
 PARTS: Mapping[str, str] = {
     "waiting": "waiting for a slot",
@@ -34,6 +35,8 @@ PARTS: Mapping[str, str] = {
     MEASURED: "measured",
     "beside": "beside the window",
     "teardown": "teardown",
+    NO_RATE: "trials that did not fit or are unsupported",
+    FAILED: "trials that failed or were stopped",
     DISCARDED: "discarded attempts",
     UNKNOWN: "not recorded",
 }
@@ -64,6 +67,14 @@ class AttemptMarks:
 
     marks: Sequence[tuple[float, str]] = ()
     last: float | None = None  # its last record, Unix time, s
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a trial ended: the attempt that its result is of, and the part that all of this attempt is; None where it was measured."""
+
+    attempt: int
+    whole: str | None = None
 
 
 @dataclass(frozen=True)
@@ -101,9 +112,24 @@ class HeldTime:
         return sum(self.parts.values())
 
     @property
+    def runs(self) -> int | None:
+        """How often trials of the sweep were begun: by its command, by that again or by `sweep resume`. None where it held several slots.
+
+        The first hold of each of these follows none of its own, so that no time between two holds is recorded with it.
+        """
+        if self.slots != 1:
+            return None
+        return sum(not {"waiting", "between"} & trial.parts.keys() for trial in self.trials)
+
+    @property
     def measured_share(self) -> float | None:
         """The share that was measured, 0 to 1; None where nothing was held."""
         return self.parts.get(MEASURED, 0.0) / self.seconds if self.seconds else None
+
+
+def ended_with(attempt: int, outcome: Outcome) -> Ended:
+    """How a trial ended whose result is of this attempt."""
+    return Ended(attempt, None if outcome is Outcome.OK else NO_RATE if outcome.expected else FAILED)
 
 
 def attempt_marks(records: Sequence[Record]) -> AttemptMarks:
@@ -147,13 +173,13 @@ def marks_of(records: Iterable[Record]) -> dict[int, AttemptMarks]:
 def account(
     holds: Sequence[Hold],
     attempts: Callable[[str], Mapping[int, AttemptMarks]],
-    counted: Mapping[str, int | None],
+    ended: Mapping[str, Ended | None],
     emulated: frozenset[str] = frozenset(),
 ) -> HeldTime:
     """The held time of a sweep from its holds (`read_holds`).
 
-    `attempts(key)`: the marks of a trial's attempts, by number. `counted`: a trial's key -> the attempt whose measurement is its result;
-    None where it ended without one. A trial that is not in it has not ended: its last attempt is counted for now. `emulated`: keys.
+    `attempts(key)`: the marks of a trial's attempts, by number. `ended`: by a trial's key; None where it was run again under another key,
+    so that no attempt of it counts. A trial that is not in it has not ended: its last attempt is counted for now. `emulated`: keys.
     A hold that nobody ended lasts until the last record of its trial, and at most until the slot is next taken.
     """
     free_since: dict[tuple[str, str], float] = {}  # (flow, slot) -> when it was last given back
@@ -169,7 +195,7 @@ def account(
                 parts["between"] += asked - since
                 parts["waiting"] += hold.taken - asked
             free_since[hold.flow, slot] = end
-        for part, seconds in _parts_of_hold(hold, end, attempts(hold.trial), counted).items():
+        for part, seconds in _parts_of_hold(hold, end, attempts(hold.trial), ended).items():
             parts[part] += seconds * len(hold.slots)
         trials.append(HeldTrial(hold.trial, hold.pool, {part: parts[part] for part in PARTS if parts.get(part)}, hold.trial in emulated))
     return HeldTime(trials, len({slot for hold in holds for slot in hold.slots}))
@@ -187,16 +213,19 @@ def _ends(holds: Sequence[Hold], attempts: Callable[[str], Mapping[int, AttemptM
     return ends
 
 
-def _parts_of_hold(hold: Hold, end: float, attempts: Mapping[int, AttemptMarks], counted: Mapping[str, int | None]) -> dict[str, float]:
-    """Seconds by part. The time from one attempt's start to the next one's is the former's; all of a discarded one is `discarded`."""
-    first = hold.starts[0][1] if hold.starts else max(attempts, default=0)  # without one, another flow had started it, or nobody did
+def _parts_of_hold(hold: Hold, end: float, attempts: Mapping[int, AttemptMarks], ended: Mapping[str, Ended | None]) -> dict[str, float]:
+    """Seconds by part. The time from one attempt's start to the next one's is the former's. All of one that is not the result is
+    `discarded`: there is another, or the trial was run again."""
+    first = hold.starts[0][1] if hold.starts else max(attempts, default=1)  # without one, another flow had started it, or nobody did
     starts = [(hold.taken, first), *hold.starts[1:]]
-    result = counted[hold.trial] if hold.trial in counted else max([*attempts, *(number for _, number in starts)])
+    last = Ended(max([*attempts, *(number for _, number in starts)]))
+    counts = ended.get(hold.trial, last)
     cuts = [*(min(at, end) for at, _ in starts), end]
     parts: dict[str, float] = defaultdict(float)
     for (_, number), begin, until in zip(starts, cuts, cuts[1:], strict=False):
-        if number != result:
-            parts[DISCARDED] += until - begin
+        whole = counts.whole if counts and number == counts.attempt else DISCARDED
+        if whole:
+            parts[whole] += until - begin
             continue
         marks = attempts.get(number, AttemptMarks()).marks
         told = not marks or any(part == "imports" for _, part in marks)  # early journals do not tell when the process began

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from experiments.metrics import Metric, Scale
 from experiments.stats.estimate import LEVEL, Estimate, estimate_from_mean, exponential
@@ -13,6 +13,7 @@ from experiments.stats.spread import spread_of, spreads_differ
 from experiments.stats.verdict import Levels, Verdict, among_many, benjamini_hochberg, verdict
 from tasks.analysis.cell import Cell
 
+_INVERSE = {Verdict.FASTER: Verdict.SLOWER, Verdict.SLOWER: Verdict.FASTER}
 MINIMUM_EFFECT = 0.02  # a smaller difference is "same": 2 %
 DISTURBED, APART, ONE_TRIAL, ONE_BESIDE, SPREADS_DIFFER, TOO_WIDE, OF_MANY = (
     "disturbed by other work",
@@ -39,8 +40,8 @@ def ratio_of(cell: Cell, baseline: Cell, *, paired: bool = True) -> Estimate:
 
     Of a score or a count, by how much it is better: a difference, > 0 is better. A metric that is better neither high nor low counts
     as one of which more is better. Cells of one pool and sweep are compared in their layout, where rounds, stretches and drift cancel.
-    Others, and all where `paired` is False, as independent samples. The interval is unbounded where a cell has one trial and its pool's
-    spread is unknown, and where no stretch of the sweep has both.
+    Others, and all where `paired` is False, as independent samples. The interval is unbounded where a cell has one trial and its workload's
+    spread on its pool is unknown, and where no stretch of the sweep has both.
     """
     one, other = (baseline, cell) if cell.metric.lower_is_better else (cell, baseline)
     if paired and cell.layout is not None and cell.layout is baseline.layout:
@@ -56,17 +57,39 @@ def _linear(estimate: Estimate) -> Estimate:
     return estimate if estimate.linear else estimate_from_mean(estimate.value, math.inf, 1, 1, LEVEL)
 
 
+def told_ratio(cell: Cell, other: Cell) -> Estimate:
+    """Their ratio as everything that is written of their sweep tells it, so that no two intervals of one ratio stand beside each other.
+
+    Where one is the other's baseline, that of their comparison: of the look that decided it, else of the last one (looks.py). Else of all
+    their trials, with the confidence that the stricter of their comparisons is held to.
+    """
+    own = table_comparison(cell, other)
+    return own.ratio if own else _at_level(ratio_of(cell, other), _levels(cell, other))
+
+
+def table_comparison(cell: Cell, other: Cell) -> Comparison | None:
+    """What the table says of the two, where one is the other's baseline; None where neither is, and before it was judged."""
+    if cell.baseline is other and cell.speedup is not None:
+        return Comparison(cell.speedup, cell.verdict or Verdict.UNDECIDED, cell.why_undecided)
+    if other.baseline is cell and other.speedup is not None:
+        word = other.verdict or Verdict.UNDECIDED
+        return Comparison(other.speedup.inverse(), _INVERSE.get(word, word), other.why_undecided)
+    return None
+
+
 def smallest_effect(metric: Metric, minimum: float | None = None) -> float:
     """The smallest effect that decides between cells: on the logarithmic scale `minimum`, relative; else the metric's, in its unit."""
     return minimum or MINIMUM_EFFECT if metric.scale is Scale.LOG else metric.minimum_effect
 
 
-def judge_pairs(pairs: Sequence[tuple[Cell, Cell]], minimum: float | None = None, *, paired: bool = True) -> list[Comparison]:
-    """Each (cell, baseline) of a table. The false discovery rate over all of them is controlled (Benjamini & Hochberg 1995).
+def judge_pairs(pairs: Sequence[tuple[Cell, Cell]], minimum: float | None = None) -> list[Comparison]:
+    """Each (cell, other). The false discovery rate over all of them is controlled (Benjamini & Hochberg 1995).
 
-    `minimum`: the smallest effect, as in `smallest_effect`. Comparisons with too few trials for a verdict are not among them.
+    `minimum`: the smallest effect, as in `smallest_effect`. Comparisons with too few trials for a verdict are not among them. Two of which
+    one is the other's baseline keep what was found of them, once it was: a pair has one ratio and one verdict.
     """
-    return judge_ratios(pairs, [ratio_of(cell, baseline, paired=paired) for cell, baseline in pairs], minimum)
+    found = judge_ratios(pairs, [ratio_of(cell, other) for cell, other in pairs], minimum)
+    return [table_comparison(cell, other) or one for (cell, other), one in zip(pairs, found, strict=True)]
 
 
 def judge_ratios(
@@ -101,18 +124,20 @@ def judge_best(best: Cell, others: Sequence[Cell], minimum: float | None = None)
     """The cell with the best value against each of the `others` that it was picked from.
 
     The best of equal cells is ahead of each other one by chance, as the largest of several values is. So p-values are those of the range of
-    as many cells (`among_many`), which holds for every pair that could have been picked.
+    as many cells (`among_many`), which holds for every pair that could have been picked. They are of all trials; a ratio that is told of a
+    pair is that of `told_ratio`.
     """
     ratios = [ratio_of(best, other) for other in others]
     pairs = zip(others, ratios, strict=True)
     adjusted = [_levels(best, other).scaled(among_many(ratio, len(others) + 1)) for other, ratio in pairs]
-    return [_judge(best, other, ratio, _too_few(best, other), p, minimum) for other, ratio, p in zip(others, ratios, adjusted, strict=True)]
+    judged = zip(others, ratios, adjusted, strict=True)
+    found = [_judge(best, other, ratio, _too_few(best, other), p, minimum) for other, ratio, p in judged]
+    return [replace(one, ratio=told_ratio(best, other)) for other, one in zip(others, found, strict=True)]
 
 
 def _judge(cell: Cell, baseline: Cell, ratio: Estimate, why: str | None, q_value: float, minimum: float | None) -> Comparison:
     levels = _levels(cell, baseline)
-    if levels.confidence != LEVEL:
-        ratio = ratio.at(levels.confidence)
+    ratio = _at_level(ratio, levels)
     if why:
         return Comparison(ratio, Verdict.UNDECIDED, why)
     metric = cell.metric if baseline.metric.scale is Scale.LOG else baseline.metric  # of two scales the linear one is compared on
@@ -121,6 +146,10 @@ def _judge(cell: Cell, baseline: Cell, ratio: Estimate, why: str | None, q_value
     if word is not Verdict.UNDECIDED:
         return Comparison(ratio, word)
     return Comparison(ratio, word, TOO_WIDE if verdict(ratio, minimum=least, chance=levels.chance) is word else OF_MANY)
+
+
+def _at_level(ratio: Estimate, levels: Levels) -> Estimate:
+    return ratio if levels.confidence == LEVEL else ratio.at(levels.confidence)
 
 
 def _too_few(cell: Cell, baseline: Cell) -> str | None:

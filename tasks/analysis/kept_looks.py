@@ -22,6 +22,7 @@ from experiments.stats.spread import SpreadLookup
 from experiments.stats.verdict import Levels, Verdict
 from tasks.analysis.judge_cells import Comparison
 from tasks.analysis.seen import Seen
+from tasks.analysis.spread_store import device_of
 from tasks.analysis.trial_row import TrialRow
 from tasks.sweep.kept_file import read_kept, write_kept
 from tasks.sweep.whole_records import code_digest
@@ -32,8 +33,8 @@ _MOST = 4  # entries: with and without what past sweeps know, of the last look a
 def inputs_of(rows: Sequence[TrialRow], suite: Suite, looks: Sequence[Look], known: SpreadLookup | None) -> str:
     """64 hex digits of all that `seen` of these looks follows from. `rows`: the trials that the last of them saw."""
     metric = suite.report.metric
-    devices = {(row.trial.pool, str(row.environment.get("device_name"))) for row in rows}
-    spreads = {} if known is None else {f"{pool}\n{device}": repr(known(pool, device, metric)) for pool, device in sorted(devices)}
+    places = dict.fromkeys((row.trial.pool, device_of(row), row.trial.workload, metric) for row in rows)
+    spreads = [] if known is None else [[*place, repr(known(*place))] for place in places]
     content = hashlib.sha256()
     for part in (code_digest(), suite.model_dump_json(), [look.model_dump() for look in looks], spreads):
         content.update(json.dumps(part).encode() + b"\n")

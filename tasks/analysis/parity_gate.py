@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from experiments.config.scalar_text import yaml_text
 from experiments.parameters import REFERENCE, REFERENCE_SEEDS, REFERENCES, SAME_MATHEMATICS, as_reference, numerics_of
 from experiments.stats.loss_parity import Parity, ParityStatus, loss_parity
-from experiments.summary import BATCH_TIMES
 from tasks.analysis.cell import Cell
 from tasks.analysis.parity_note import parity_note
 
@@ -37,10 +36,9 @@ class _Arm:
     def curves(self) -> dict[int, NDArray[np.float64]]:
         return _curves(self.cells)
 
-    @cached_property
+    @property
     def trains(self) -> bool:
-        """Only what does not train has service times or latencies."""
-        return all(cell.mean(f"{name}_p50_s") is None for cell in self.cells for name in BATCH_TIMES.values())
+        return all(cell.trains for cell in self.cells)
 
     @cached_property
     def kind(self) -> int:

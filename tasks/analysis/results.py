@@ -31,6 +31,7 @@ from tasks.analysis.early_records import notes_of_today, summary_of_today, windo
 from tasks.analysis.held_time import marks_of
 from tasks.analysis.published_steps import parse_published_steps
 from tasks.analysis.row_cache import LEAST, RowCache
+from tasks.analysis.traced_kinds import with_kinds
 from tasks.analysis.trial_row import TrialRow
 from tasks.sweep.result_file import read_result
 from tasks.sweep.slot_log import flows_of
@@ -199,17 +200,17 @@ def _row(
         notes_of_today([str(note["text"]) for note in meta.get("notes", ())], window, trial.workload),
         np.array([step["step"] for step in learning], np.int64),
         _series(learning, "loss"),
-        _profile(window),
+        _profile(trial, window, steps),
         rms={name: _series(learning, RMS + name) for name in rms_names(learning)},
         packages=meta.get("packages") or {},
         state=state,
     )
 
 
-def _profile(window: Mapping[str, Any]) -> dict[str, Any] | None:
+def _profile(trial: Trial, window: Mapping[str, Any], steps: Sequence[Record]) -> dict[str, Any] | None:
     """Where the traced steps' time went, with what the window's record says of FLOPs and the peak."""
     profile = window.get("profile")
-    return {**{name: window.get(name) for name in _OF_PROFILE}, **profile} if profile else None
+    return {**{name: window.get(name) for name in _OF_PROFILE}, **with_kinds(profile, trial, window, steps)} if profile else None
 
 
 def _state(trial_dir: Path, attempt: int | None, steps: Sequence[Record], mark: JournalMark | None) -> DeviceState | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,8 +16,21 @@ from experiments.stats.spread import Spread
 from experiments.stats.variances import VarianceLaw
 from tasks.analysis.spread_store import PastSweeps, PastTrial
 
-Place = tuple[str, str | None, str]  # pool, the device's name, metric
 Cells = dict[tuple[str, str], dict[str, list[float]]]  # (cell, version) -> sweep or host -> values on the metric's scale
+
+
+class Place(NamedTuple):
+    """What one spread between trials, and one between sweeps, is learned from and holds for.
+
+    Cells' variances are taken for draws from one law. That is plausible within a workload, and not of one that waits for its host together
+    with one that its device bounds. `workload` None: of a known_spread.json of schema 1, which learned from all workloads together; of
+    that the spread between hosts alone counts, which is about machines.
+    """
+
+    pool: str
+    device: str | None  # its name
+    workload: str | None
+    metric: str
 
 
 @dataclass(frozen=True)
@@ -24,8 +38,9 @@ class KnownSpread:
     """What is known at one place; None: unknown. On the metric's scale: of its logarithm, or in its unit.
 
     trial: how far one trial lies from its cell's mean. sweep: how far one sweep lies from the mean of sweeps, beyond what its trials
-    explain. host: how far one host's mean lies from the mean of hosts, its sweeps' spread included. `trials`, `sweeps` and `hosts` count
-    what it was learned from: repeats of cells that have several in a sweep, and sweeps and hosts that share a cell with another.
+    explain. host: how far one host's mean lies from the mean of hosts, its sweeps' spread included, in whatever workload. `trials`,
+    `sweeps` and `hosts` count what it was learned from: repeats of cells that have several in a sweep, and sweeps and hosts that share a
+    cell with another.
     """
 
     trial: Spread | None = None
@@ -45,21 +60,31 @@ class KnownSpreads:
 
     places: Mapping[Place, KnownSpread]
 
-    def at(self, pool: str, device: str | None, metric: str) -> KnownSpread:
+    def at(self, place: Place) -> KnownSpread:
         """What is known there, which may be nothing."""
-        return self.places.get((pool, device, metric), UNKNOWN)
+        held = self._holding(place)
+        known = self.places.get(held or place, UNKNOWN)
+        return known if held is None or held.workload is not None else replace(known, trial=None, sweep=None)
 
-    def trial(self, pool: str, device: str | None, metric: str) -> Spread | None:
+    def has(self, place: Place) -> bool:
+        """Whether it says what is known there, be it nothing."""
+        return self._holding(place) is not None
+
+    def trial(self, pool: str, device: str | None, workload: str, metric: str) -> Spread | None:
         """The spread between trials: a `SpreadLookup`."""
-        return self.at(pool, device, metric).trial
+        return self.at(Place(pool, device, workload, metric)).trial
+
+    def _holding(self, place: Place) -> Place | None:
+        """The place itself, or that of all workloads together."""
+        return next((each for each in (place, place._replace(workload=None)) if each in self.places), None)
 
 
 def learn(past: PastSweeps, place: Place) -> KnownSpread:
-    """The components of variance at a place, from all past trials there; the one between hosts from every pool with the device."""
-    pool, device, metric = place
-    by_sweep, by_host = _nested(past, device, metric, pool)
+    """The components of variance at a place. Those between trials and between sweeps are of its pool and workload; that between hosts is
+    of every pool with the device and of all workloads, since it is about machines and few workloads were measured on three hosts."""
+    by_sweep, one_host_each, by_host = _by_sweep(past, place), _one_host_each(past, place), _by_host(past, place.device, place.metric)
     trials = trial_law(values for sweeps in by_sweep.values() for values in sweeps.values())
-    sweeps = sweep_law(_one_host_each(past, place), trials)
+    sweeps = sweep_law(one_host_each, trials)
     hosts, _ = host_law_of(by_host)
     repeated = [values for groups in by_sweep.values() for values in groups.values() if len(values) > 1]
     return KnownSpread(
@@ -67,7 +92,7 @@ def learn(past: PastSweeps, place: Place) -> KnownSpread:
         _spread(sweeps),
         _spread(hosts),
         sum(map(len, repeated)),
-        len(_connected(_one_host_each(past, place))),
+        len(_connected(one_host_each)),
         len(_connected(by_host.values())),
     )
 
@@ -83,7 +108,7 @@ def replications(past: PastSweeps, own: Mapping[str, Sequence[PastTrial]], metri
     for device in {trial.device for trials in own.values() for trial in trials}:
         mine = {name: [trial for trial in trials if trial.device == device] for name, trials in own.items()}
         together = PastSweeps({**past.trials, "this sweep": [trial for trials in mine.values() for trial in trials]})
-        _, by_host = _nested(together, device, metric)
+        by_host = _by_host(together, device, metric)
         law, df = host_law_of(by_host)
         for name, trials in mine.items():
             hosts = by_host.get((trials[0].cell, trials[0].version), {}) if trials else {}
@@ -103,35 +128,42 @@ def host_law_of(by_host: Cells) -> tuple[VarianceLaw | None, int]:
     return host_law(several), independent_df(several)
 
 
-def _nested(past: PastSweeps, device: str | None, metric: str, pool: str | None = None) -> tuple[Cells, Cells]:
-    """(cells by sweep and host, of `pool` alone; cells by host, of every pool): values of trials, and means of a host's sweeps.
-
-    A sweep that went on on another host has repeats that differ by their hosts, which is not how far trials lie apart.
-    """
-    by_sweep: Cells = {}
-    by_host: Cells = {}
-    for sweep, trials in past.trials.items():
-        on_host: dict[tuple[tuple[str, str], str], list[float]] = {}
-        for trial, value in _values(trials, device, metric):
-            cell = (trial.cell, trial.version)
-            if pool in (None, trial.pool):
-                by_sweep.setdefault(cell, {}).setdefault(f"{sweep} {trial.host or ''}", []).append(value)
-            if trial.host is not None:
-                on_host.setdefault((cell, trial.host), []).append(value)
-        for (cell, host), values in on_host.items():
-            by_host.setdefault(cell, {}).setdefault(host, []).append(float(np.mean(values)))
-    return by_sweep, by_host
+def _by_sweep(past: PastSweeps, place: Place) -> Cells:
+    """Cells by sweep and host: a sweep that went on on another host has repeats that differ by their hosts, which is not how far trials lie
+    apart."""
+    cells: Cells = {}
+    for sweep, trial, value in _there(past, place):
+        cells.setdefault((trial.cell, trial.version), {}).setdefault(f"{sweep} {trial.host or ''}", []).append(value)
+    return cells
 
 
 def _one_host_each(past: PastSweeps, place: Place) -> list[Groups]:
     """Cells by sweep, those of each host apart: what two sweeps on one host differ by, not what two hosts do."""
-    pool, device, metric = place
     cells: dict[tuple[str, str, str | None], dict[str, list[float]]] = {}
-    for sweep, trials in past.trials.items():
-        for trial, value in _values(trials, device, metric):
-            if trial.pool == pool:
-                cells.setdefault((trial.cell, trial.version, trial.host), {}).setdefault(sweep, []).append(value)
+    for sweep, trial, value in _there(past, place):
+        cells.setdefault((trial.cell, trial.version, trial.host), {}).setdefault(sweep, []).append(value)
     return list(cells.values())
+
+
+def _by_host(past: PastSweeps, device: str | None, metric: str) -> Cells:
+    """Cells by host, with the mean of each of a host's sweeps: of every pool and workload."""
+    cells: Cells = {}
+    for trials in past.trials.values():
+        on_host: dict[tuple[tuple[str, str], str], list[float]] = {}
+        for trial, value in _values(trials, device, metric):
+            if trial.host is not None:
+                on_host.setdefault(((trial.cell, trial.version), trial.host), []).append(value)
+        for (cell, host), values in on_host.items():
+            cells.setdefault(cell, {}).setdefault(host, []).append(float(np.mean(values)))
+    return cells
+
+
+def _there(past: PastSweeps, place: Place) -> Iterable[tuple[str, PastTrial, float]]:
+    """(sweep, trial, its value) of the place's pool, device and workload; a trial that does not say its workload is of none."""
+    for sweep, trials in past.trials.items():
+        for trial, value in _values(trials, place.device, place.metric):
+            if trial.pool == place.pool and trial.workload == place.workload:
+                yield sweep, trial, value
 
 
 def _values(trials: Iterable[PastTrial], device: str | None, metric: str) -> Iterable[tuple[PastTrial, float]]:

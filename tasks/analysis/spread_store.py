@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field
 
@@ -22,6 +21,7 @@ from experiments.config.strict import Strict
 from experiments.metrics import Direction, metric_of
 from experiments.trial import Outcome, digest
 from tasks.analysis.cell import is_number
+from tasks.analysis.past_cell import PastCell, past_cell
 from tasks.analysis.results import Sweep, load_sweep
 from tasks.analysis.trial_row import TrialRow
 from tasks.sweep.store import list_sweeps
@@ -30,13 +30,14 @@ from tasks.sweep.store import list_sweeps
 class PastTrial(Strict):
     """One undisturbed trial that measured: where, what, and its metrics in their own units.
 
-    Trials with equal `cell` did the same work with the same parameters but their seed, on whatever pool. `version`: its code, libraries
-    and data, as in the trial's key. Sweeps, or hosts, are compared within one version only: what a change of code did is not how far two
-    days lie apart, and an old slow-down would widen every later interval and so hide the next.
+    Trials with equal `cell` did the same work with the same parameters but their seed, on whatever pool: see `PastCell.identity`.
+    `version`: its code, libraries and data, as in the trial's key. Sweeps, or hosts, are compared within one version only: what a change of
+    code did is not how far two days lie apart, and an old slow-down would widen every later interval and so hide the next.
     """
 
     cell: str
     version: str
+    workload: str | None = Field(default=None, description="null in files of schema 1, which do not say it")
     pool: str
     device: str | None = Field(description="the device's own name; null where the trial did not know it")
     host: str | None = Field(description="the host's opaque id; null in trials from before there was one")
@@ -45,10 +46,11 @@ class PastTrial(Strict):
 
 
 class SweepSpread(Strict):
-    """A file of the store: one sweep's trials."""
+    """A file of the store: one sweep's trials. `cells`: what each `cell` of its trials did; {} in files of schema 1."""
 
-    schema_version: int = 1
+    schema_version: int = 2
     sweep_id: str
+    cells: dict[str, PastCell] = Field(default_factory=dict)
     trials: list[PastTrial]
 
 
@@ -59,16 +61,23 @@ class PastSweeps:
     trials: dict[str, Sequence[PastTrial]]
     damaged: Sequence[Path] = ()
 
+    @property
+    def early(self) -> int:
+        """How many sweeps do not say what workload their trials are of: they tell how far hosts lie apart, not trials or sweeps."""
+        return sum(any(trial.workload is None for trial in trials) for trials in self.trials.values())
+
 
 def write_spread(sweep: Sweep) -> Path | None:
     """The sweep's file, whole or not at all; the same again gives the same file. None, and no file, where no trial may count."""
-    trials = past_trials(sweep.rows)
+    rows = [row for row in sweep.rows if counts(row)]
+    trials = past_trials(rows)
     path = spread_folder(sweep.dir.parent) / f"{sweep.sweep_id}.json"
     if not trials:
         path.unlink(missing_ok=True)
         return None
     path.parent.mkdir(exist_ok=True)
-    atomic_write(path, SweepSpread(sweep_id=sweep.sweep_id, trials=trials).model_dump_json() + "\n")
+    cells = {cell.identity: cell for cell in map(past_cell, rows)}
+    atomic_write(path, SweepSpread(sweep_id=sweep.sweep_id, cells=cells, trials=trials).model_dump_json() + "\n")
     return path
 
 
@@ -102,11 +111,12 @@ def read_spreads(root: Path, *, devices: Collection[str | None] | None = None, w
             if marks is not None and text.endswith("]}\n") and not any(mark in text for mark in marks):
                 continue  # whole, and of other devices: not worth parsing
             sweep = SweepSpread.model_validate_json(text)
+            today = {name: cell.identity for name, cell in sweep.cells.items()}
         except (OSError, ValueError):
             damaged.append(path)
             continue
-        if chosen := [trial for trial in sweep.trials if devices is None or trial.device in devices]:
-            trials[sweep.sweep_id] = chosen
+        if wanted := [trial for trial in sweep.trials if devices is None or trial.device in devices]:
+            trials[sweep.sweep_id] = [trial.model_copy(update={"cell": today.get(trial.cell, trial.cell)}) for trial in wanted]
     return PastSweeps(trials, damaged)
 
 
@@ -129,27 +139,15 @@ def _past_trial(row: TrialRow) -> PastTrial:
     assert row.result is not None
     values = {name: float(value) for name, value in row.summary.items() if value is not None and is_number(value) and _is_kept(name)}
     return PastTrial(
-        cell=cell_identity(row),
+        cell=past_cell(row).identity,
         version=version_of(row),
+        workload=row.trial.workload,
         pool=row.trial.pool,
         device=device_of(row),
         host=host_of(row),
         started_at=row.result.started_at,
         values=values,
     )
-
-
-def cell_identity(row: TrialRow) -> str:
-    """16 hex digits of the work that the trial did: its workload, parameters and locked clock, with the batch that `max` came to, and the
-    environment and the commit where it has them.
-
-    Not where it ran, and not its seed: the repeats of a cell may each have their own.
-    """
-    parameters: dict[str, Any] = {name: value for name, value in row.trial.parameters.items() if name != "seed"}
-    if parameters.get("batch_size") == "max":
-        parameters["batch_size"] = row.summary.get("batch_size")
-    variant = [row.trial.environment, row.trial.commit] if row.trial.environment or row.trial.commit else []
-    return digest([row.trial.workload, row.trial.lock_clocks_mhz, parameters, *variant])
 
 
 def version_of(row: TrialRow) -> str:

@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.device_state import NOT_SAMPLED, DeviceState
+from experiments.stats.steady_state import LEAST
 from experiments.summary import Value
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.analysis.held_time import AttemptMarks
 
+LEFT_OUT = "left_out"  # of a row's profile: why it does not say what the traced steps reached
 FAILURES = 2  # of a cell's trials, one after the other: once may be chance
 _SAYS_NOTHING = ("to do", "unreadable", Outcome.INFRA, Outcome.CANCELLED)  # of a cell: the node was lost, or somebody stopped it
 
@@ -79,6 +81,18 @@ class TrialRow:
     def too_short(self) -> bool:
         """Whether its throughput was measured over steps that are too few for an interval."""
         return bool(self.summary.get("throughput") and self.summary.get("measured_steps")) and self.summary.get("throughput_low") is None
+
+    @property
+    def settled(self) -> bool | None:
+        """Whether its step times became level in the window. None: not known, as where its steps are too few to tell."""
+        found = self.summary.get("settled")
+        return None if found is None else bool(found)
+
+    @property
+    def too_few_steps(self) -> bool:
+        """Whether its measured steps are too few to tell whether their times became level."""
+        steps = self.summary.get("measured_steps")
+        return self.settled is None and bool(steps) and float(steps or 0) < LEAST
 
     @property
     def reason(self) -> str | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.analysis.cell import Cell
-from tasks.analysis.trial_row import TrialRow
+from tasks.analysis.trial_row import LEFT_OUT, TrialRow
 
 CLOCK, SHAPES, MATRIX = "clock", "matrix shapes", "matrix products"
 ATTENTION, OTHER = "attention", "other kernels"
@@ -57,6 +57,13 @@ def traced(cell: Cell) -> TrialRow | None:
     """The cell's first repeat that ended ok with traced steps of which the parts are known; an undisturbed one, where there is one."""
     rows = [row for row in cell.rows if row.outcome == "ok" and row.profile and row.profile.get("ranks")]
     return next((row for row in rows if not row.disturbed), rows[0] if rows else None)
+
+
+def why_left_out(cell: Cell) -> str | None:
+    """Why its traced steps, of which there are some on a GPU, do not tell what they reached; None where they do, or there are none."""
+    if traced(cell) is not None:
+        return None
+    return next((row.profile[LEFT_OUT] for row in cell.rows if row.outcome == "ok" and row.profile and row.profile.get(LEFT_OUT)), None)
 
 
 def waterfall_of(cell: Cell) -> Waterfall | None:

@@ -182,13 +182,11 @@ def _told(plan: Plan, file: CampaignFile, spec: CampaignSweep) -> Plan:
 def check_fits(file: CampaignFile, entries: Sequence[Entry], budget_s: float) -> None:
     """Raise ConfigError where nothing of a new sweep is expected to fit in the time that the file gives it, or nothing of any in that of
     this run."""
-    for index, entry in enumerate(entries):
+    for entry in entries:
         own_s, key = min((entry.spec.budget_s or float("inf"), "budget"), (entry.spec.per_run_s, "per_run"))
         if entry.is_new and (shortest := min(entry.times().values(), default=0.0)) > own_s:
             problem = f"is {duration.text(own_s)}, and its shortest trial is expected to take {duration.about(shortest)}"
-            raise ConfigError.one(
-                f"{file.campaign}.yaml", None, f"sweeps[{index}].{key}", problem, f"give {entry.name} more time, or leave it out"
-            )
+            raise ConfigError.one(f"{file.campaign}.yaml", None, f"{key} of {entry.name}", problem, "give it more time, or leave it out")
     to_run = [entry for entry in entries if entry.fits(float("inf"))]
     if to_run and not any(entry.fits(budget_s) for entry in to_run):
         problem = f"{duration.text(budget_s)} is too short for any trial that is left"

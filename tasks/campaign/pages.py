@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from experiments.spec.campaign import DEVICE, CampaignFile, CampaignSweep
-from experiments.trial import Trial
 from tasks.campaign.store import CampaignError, CampaignState
+from tasks.report.not_measured import not_measured
 from tasks.report.publish import publish
-from tasks.report.text_format import listed, plural
 from tasks.sweep.cut import cut, restored
 from tasks.sweep.store import Plan, SweepStore, readable_result
 
-_NAMED = 8  # cells that a page names one by one
 _VENDORS = frozenset({"nvidia", "amd", "intel", "habana"})
 
 
@@ -83,21 +81,7 @@ def sentences(plan: Plan, lost: Collection[str] = ()) -> list[str]:
 
     `lost`: keys of the trials that the infrastructure ended.
     """
-    there = {trial.cell for trial in plan.trials}
-    lines = []
-    for why, trials in (
-        ("for want of time", [trial for trial in plan.cut if trial.key not in lost]),
-        ("since it was interrupted or the infrastructure failed", [trial for trial in plan.cut if trial.key in lost]),
-    ):
-        never = _cells([trial for trial in trials if trial.cell not in there], plan)
-        fewer = _cells([trial for trial in trials if trial.cell in there], plan)
-        lines += [f"{plural(len(never), 'cell')} not measured {why}: {listed(never, _NAMED)}"] if never else []
-        lines += [f"fewer trials than planned, {why}: {listed(fewer, _NAMED)}"] if fewer else []
-    return lines
-
-
-def _cells(trials: list[Trial], plan: Plan) -> list[str]:
-    """Names of their cells, each once, by the axes in which the cells of the plan differ."""
-    every = [*plan.trials, *plan.cut]
-    varied = {axis for trial in every for axis in trial.axes if len({repr(one.axes.get(axis)) for one in every}) > 1}
-    return list(dict.fromkeys(" · ".join(trial.labels_of(varied) or trial.labels_of(trial.axes)) for trial in trials))
+    return [
+        *not_measured(plan, [trial for trial in plan.cut if trial.key not in lost], " for want of time"),
+        *not_measured(plan, [trial for trial in plan.cut if trial.key in lost], " since it was interrupted or the infrastructure failed"),
+    ]

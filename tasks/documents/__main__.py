@@ -1,4 +1,4 @@
-"""`python -m tasks.documents`: write README's results, the index of docs/results and the table of metrics from the data."""
+"""`python -m tasks.documents`: write README's results, the index of docs/results and the tables of metrics and held time from the data."""
 
 from __future__ import annotations
 

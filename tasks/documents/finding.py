@@ -26,10 +26,9 @@ def finding(sweep: SweepOnPage, report: Report | None) -> str:
         return ""
     if not sweep.repeated:
         return report.fits
-    together = [line for line in (report.fits, *report.scaling) if line]
-    if len(report.answers) > 1 and together:
+    if len(report.answers) > 1 and report.of_all:
         compared = [answer.line for answer in report.answers if answer.compared > 1]
-        return f"{'; '.join([line.removesuffix('.') for line in together] + compared)}."
+        return f"{'; '.join([*report.of_all, *compared])}."
     best = report.answer.best if report.answer and sweep.plan.suite.report.columns == WORKERS else None
     loading = [row.sentence for row in saturation(report.cells, of=best)] if best else []
     return " ".join([f"{headline_of(report).found}.", *loading])

@@ -28,6 +28,7 @@ def first_table(folder: Path, root: Path) -> str:
     return "\n\n".join(
         [
             comparison_markdown(source.table, verdicts=True),
+            md(source.table.reading),
             f"{measured(sweep)}{held} {page}",
             *(part for part in open_ if part),
             f"![{md(source.table.title)} by cell with 95 % intervals]({where}/figures/throughput.png)",
@@ -38,4 +39,4 @@ def first_table(folder: Path, root: Path) -> str:
 def measured(sweep: SweepOnPage) -> str:
     """By what it was measured, how often, on what and at which commit: a sentence in Markdown."""
     where = f"{md(sweep.devices)}, {sweep.date}, commit {code(sweep.commit)}"
-    return f"{given_command(sweep.plan)}: {sweep.trials}, {len(sweep.plan.trials)} in all, {where}."
+    return f"{given_command(sweep.plan, sweep.held)}: {sweep.trials}, {len(sweep.plan.trials)} in all, {where}."

@@ -12,21 +12,23 @@ from pydantic import Field, model_validator
 from experiments.config.strict import Strict
 from experiments.config.validate import validate
 from experiments.config.yaml_document import load
+from experiments.literature.reader import same_device
 from experiments.metrics import metric_of, names
 from experiments.stats.estimate import Estimate
 from experiments.stats.loss_parity import ParityStatus
 from experiments.trial import Scalar
 from tasks.analysis.cell import Cell
-from tasks.analysis.judge_cells import ratio_of
-from tasks.analysis.waterfall import waterfall_of
+from tasks.analysis.judge_cells import told_ratio
+from tasks.analysis.waterfall import waterfall_of, why_left_out
 from tasks.documents.published import ENOUGH, Page, SweepOnPage
-from tasks.report.markdown import md
+from tasks.report.markdown import grid, md
 from tasks.report.model import Report
 from tasks.report.text_format import change, change_interval, devices_told, listed, percent, plural, quantity, spread
 
 PATH = Path(__file__).with_name("goals.yaml")
 HEADER = ["what", "goal, and where from", "best measured", "how far", "where the peak went", "page"]
 DROPS = 3  # the largest that are named
+BEYOND, SHORT, OPEN = "beyond it", "short of it", "open: the interval holds the goal"
 _ALONE = "its loss was compared with none"
 _NAMED = 0.01  # of the peak; a smaller drop is not worth a word
 
@@ -34,7 +36,10 @@ Value = Scalar | list[Scalar]
 
 
 class Goal(Strict):
-    """One goal: the value `goal` of `metric`, or `times` the value of a cell that has the parameters `over`."""
+    """One goal: the value `goal` of `metric`, or `times` the value of a cell that has the parameters `over`.
+
+    `card`: of the goal, as experiments/literature/published.csv writes it, such as `h100`; None where it is of none.
+    """
 
     what: str
     suite: str
@@ -44,6 +49,7 @@ class Goal(Strict):
     goal: float | None = Field(None, gt=0)
     times: float | None = Field(None, gt=0)
     over: Mapping[str, Value] = {}
+    card: str | None = None
 
     @model_validator(mode="after")
     def _of_one_kind(self) -> Self:
@@ -78,6 +84,11 @@ class Near:
     differs: Sequence[str] = ()
 
     @property
+    def device(self) -> str:
+        """Its name, as the trials told it; empty where they did not."""
+        return str(next((row.environment.get("device_name") or "" for row in self.cell.measured), ""))
+
+    @property
     def trials(self) -> int:
         """Of the cell that has fewer."""
         return min(len(cell.measured) for cell in (self.cell, self.over) if cell is not None)
@@ -92,8 +103,7 @@ def goals_table(goals: Sequence[Goal], pages: Sequence[Page], heads: Mapping[Pat
     """A row for each goal, as Markdown; links are from docs/results. `heads`: of each sweep its head_of, by its folder."""
     plain = [(page, sweep, heads[sweep.folder]) for page in pages for sweep in page.sweeps if not sweep.kind]
     cells = [(page, sweep, head.cells) for page, sweep, head in plain if head is not None]
-    rows = [_row(goal, list(_found(goal, cells))) for goal in goals]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (HEADER, ["---"] * len(HEADER), *rows))
+    return grid(HEADER, [_row(goal, list(_found(goal, cells))) for goal in goals])
 
 
 def nearest(goal: Goal, found: Iterable[Near]) -> Near | None:
@@ -129,8 +139,7 @@ def _comparable(cell: Cell, other: Cell) -> bool:
 
 
 def _over(goal: Goal, page: Page, sweep: SweepOnPage, cell: Cell, other: Cell) -> Near:
-    own = cell.speedup if cell.baseline is other else None  # as its page tells it
-    ratio = own or ratio_of(cell, other)
+    ratio = told_ratio(cell, other)
     ours, theirs = cell.trial.parameters, other.trial.parameters
     implied = {*goal.over, *cell.named, "kernels", "seed"}  # a rung names what it sets, and kernels come with the precision
     differs = sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name) and name not in implied)
@@ -152,8 +161,9 @@ def _row(goal: Goal, found: Sequence[Near]) -> list[str]:
     if near is None:
         return [goal.what, md(aim), "not measured", "–", "–", "–"]
     far, peak = how_far(goal, near), md(where_the_peak_went(near.cell))
-    open_ = of_the_loss(near)
-    if open_ and open_ != _ALONE and far.endswith(open_) and (sure := nearest(goal, [one for one in found if not of_the_loss(one)])):
+    if _elsewhere(goal, near) and (own := nearest(goal, [one for one in found if not _elsewhere(goal, one)])):
+        far += f". On {_card(goal)}: {md(_measured(goal, own))}: {how_far(goal, own)} ({_link(own)})"
+    if _unclaimed(goal, near) and (sure := nearest(goal, [one for one in found if not of_the_loss(one)])):
         far += f". The best that is proven, or a reference itself: {md(_measured(goal, sure))}: {how_far(goal, sure)} ({_link(sure)})"
     if not _is_traced(near.cell) and (traced := nearest(goal, [one for one in found if _is_traced(one.cell)])):
         peak += f". Of the best that was, {md(_measured(goal, traced))}: {md(where_the_peak_went(traced.cell))} ({_link(traced)})"
@@ -165,30 +175,55 @@ def _link(near: Near) -> str:
 
 
 def _aim(goal: Goal) -> str:
+    of = f", on {_card(goal)}" if goal.card else ""
     if goal.metric is None:
-        return f"x{goal.times:g}"
+        return f"x{goal.times:g}{of}"
     metric = metric_of(goal.metric)
-    return f"{'' if metric.higher_is_better else 'at most '}{quantity(goal.goal, metric)}"
+    return f"{'' if metric.higher_is_better else 'at most '}{quantity(goal.goal, metric)}{of}"
+
+
+def _card(goal: Goal) -> str:
+    """`H100`; of a card with so much memory `A100-80`."""
+    return goal.card.upper() if goal.card else ""
+
+
+def _elsewhere(goal: Goal, near: Near) -> bool:
+    """Whether the cell ran on another card than the goal is of; False where its trials did not tell theirs."""
+    return bool(goal.card and near.device) and not same_device(str(goal.card), near.device)
+
+
+def _unclaimed(goal: Goal, near: Near) -> bool:
+    """Whether the cell may reach the goal, and nothing is claimed of it, since its loss is not shown to be its reference's."""
+    return _standing(goal, near) != SHORT and of_the_loss(near) not in ("", _ALONE)
 
 
 def how_far(goal: Goal, near: Near) -> str:
-    """Whether the whole interval is beyond the goal, or short of it; by the value alone where there is no interval. And what of the cell's
-    loss was not shown: without that nothing is claimed."""
-    aim = goal.goal or goal.times or 0.0
-    own = near.cell.estimate if near.over is None and goal.metric == near.cell.metric.name else near.ratio
+    """Whether the whole interval is beyond the goal, or short of it; by the value alone where there is no interval. That it is of another
+    card than the goal. And what of the cell's loss was not shown: without that nothing is claimed."""
+    said, loss = _standing(goal, near), of_the_loss(near)
+    parts = [said, "" if _interval_of(goal, near) is not None else "by the mean", "on another card" if _elsewhere(goal, near) else ""]
+    claim = ", so not claimed" if _unclaimed(goal, near) else ""
+    return "; ".join(filter(None, [", ".join(filter(None, parts)), f"{loss}{claim}"]))
+
+
+def _standing(goal: Goal, near: Near) -> str:
+    """BEYOND, SHORT or OPEN."""
+    aim, own = goal.goal or goal.times or 0.0, _interval_of(goal, near)
     low, high = (own.low, own.high) if own is not None else (near.value, near.value)
     if goal.metric is not None and not metric_of(goal.metric).higher_is_better:
         aim, low, high = -aim, -high, -low
-    said = "beyond it" if low >= aim else "short of it" if high < aim else "open: the interval holds the goal"
-    told = said if own is not None else f"{said}, by the mean"
-    return told if high < aim else "; ".join(filter(None, [told, of_the_loss(near)]))
+    return BEYOND if low >= aim else SHORT if high < aim else OPEN
+
+
+def _interval_of(goal: Goal, near: Near) -> Estimate | None:
+    return near.cell.estimate if near.over is None and goal.metric == near.cell.metric.name else near.ratio
 
 
 def of_the_loss(near: Near) -> str:
     """What was not shown of the loss of the cell, and of the one that it is over; empty where all was."""
     open_ = [one.parity.status for one in (near.cell, near.over) if one and one.parity and one.parity.status is not ParityStatus.PROVEN]
     if open_:
-        return f"loss parity {open_[0]}, so not claimed"
+        return f"loss parity {open_[0]}"
     return "" if near.cell.parity or near.cell.reference else _ALONE
 
 
@@ -214,13 +249,13 @@ def _is_traced(cell: Cell) -> bool:
 
 
 def where_the_peak_went(cell: Cell) -> str:
-    """The largest drops of its waterfall, in words; or that no steps were traced."""
+    """The largest drops of its waterfall, in words; or why there is none, such as that no steps were traced."""
     try:
         found = waterfall_of(cell)
     except ValueError as error:
         return f"not known: {error}"
     if found is None:
-        return "not traced"
+        return why_left_out(cell) or "not traced"
     named = sorted(((share, name) for name, share in found.drops.items() if share is not None and abs(share) >= _NAMED), reverse=True)
     lost = listed([f"{percent(share)} to {name}" for share, name in named[:DROPS] if share > 0]) or "nothing above 1 %"
     gained = listed([f"{percent(-share)} by {name}" for share, name in reversed(named) if share < 0])

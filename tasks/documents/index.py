@@ -7,14 +7,15 @@ from pathlib import Path
 
 from tasks.documents.published import Page, SweepOnPage
 from tasks.report.given_command import given_command
-from tasks.report.markdown import md
+from tasks.report.markdown import grid, md
 
 HEAD = """# Results
 
 The pages of `sweep publish` and `sweep campaign`, a line for each sweep. Each has the plan, every step of every trial, the report and its
 figures beside it; `sweep publish --check FOLDER` tells whether a file was changed since. Single trials decide nothing, and the pages say
-so: of them nothing is found here, unless the question was what fits. A command is as it was given: campaigns and profiles of earlier pages
-have other names [today](../operating.md#campaigns).
+so: of them nothing is found here, unless the question was what fits. *Not shown to differ*: no verdict fell at
+the level that was used, which does not say that the cells are equal. A command is as it was given: campaigns and profiles of earlier pages
+have other names [today](../operating.md#campaigns); *in 2 runs*: trials were begun twice, by the command again or by `sweep resume`.
 This index is written by `python -m tasks.documents`.
 """
 GOALS = """## How far from what we aim at
@@ -22,11 +23,12 @@ GOALS = """## How far from what we aim at
 Of each goal (tasks/documents/goals.yaml) the best cell of all pages below, of those with three trials where there are such; where the
 goal's source had other machines or settings, it says so. Picked as the best of several pages, a cell may be lucky. *Beyond it*: the whole
 interval is; nothing is claimed of a cell that was not shown to learn what its reference learns: then the best one is told as well whose
-loss is proven, or which is a reference itself. A ratio is over the cell of the same sweep that differs in the least else, with a plain 95 %
-interval where that is not the cell's baseline. Where the peak went: the data sheet's peak of the precisions that compute (of fp8 and bf16
-where a step has both), and the three largest drops of the cell's traced steps, which the profiler slows ([how they are
-made](../measuring.md#where-the-peak-goes)); where none were traced, also those of the best cell that has traced ones. With the smaller
-drops, and less the gains, they add up to the peak.
+loss is proven, or which is a reference itself. *On another card*: than the goal is of; where a page has that card, its best is told too.
+A ratio is over the cell of the same sweep that differs in the least else, with its page's interval: 95 %, or more where the sweep was
+looked at several times. Where the peak went: the data sheet's peak of the precisions that compute (of fp8 and bf16 where a step has both),
+and the three largest drops of the cell's traced steps, which the profiler slows ([how they are made](../measuring.md#where-the-peak-goes));
+where none were traced, also those of the best cell that has traced ones. With the smaller drops, and less the gains, they add up to the
+peak.
 """
 ALL = """## All sweeps
 """
@@ -43,7 +45,7 @@ def index_of(pages: Sequence[Page], found: Mapping[Path, str], goals: str) -> st
     """
     header = ["page", "suite", "what it is", "device", "date", "commit", "trials", "what it found", "command"]
     rows = [_row(page, sweep, found[sweep.folder]) for page in pages for sweep in page.sweeps]
-    table = "\n".join(f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows))
+    table = grid(header, rows)
     others = "\n".join(f"- [{md(page.name)}]({page.name}/README.md): {md(page.title)}" for page in pages if not page.sweeps)
     return "\n".join([HEAD, GOALS, f"{goals}\n", ALL, f"{table}\n", *([OTHERS, f"{others}\n"] if others else [])])
 
@@ -60,5 +62,5 @@ def _row(page: Page, sweep: SweepOnPage, found: str) -> list[str]:
         sweep.commit,
         sweep.trials,
         md(found) or "–",
-        given_command(plan).replace("|", "\\|"),
+        given_command(plan, sweep.held).replace("|", "\\|"),
     ]

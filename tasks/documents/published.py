@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from cluster.trial_layout import PLAN, RESULTS
+from experiments.trial import Outcome
 from tasks.analysis.cell import DEVICES
+from tasks.analysis.held_files import read_kept
+from tasks.analysis.held_time import HeldTime, ended_with
 from tasks.analysis.results import ResultsError, read_parquet
 from tasks.report.manifest import MANIFEST, listed_files
 from tasks.report.text_format import devices_told, plural
@@ -19,7 +22,7 @@ from tasks.sweep.store import Plan, read_plan
 
 README = "README.md"
 ENOUGH = 3  # trials of a cell: one with fewer is told only where no other has them
-_COLUMNS = ("cell", "outcome", "started_at", "parameters", "env.device_name")
+_COLUMNS = ("trial_key", "cell", "outcome", "attempt", "started_at", "parameters", "env.device_name")
 
 
 @dataclass(frozen=True)
@@ -32,11 +35,19 @@ class SweepOnPage:
     date: str  # 2026-11-22, UTC
     trials: str  # `3 to 4 trials for each of 8 cells`
     repeats: int  # most trials that ended ok of any cell
+    held: HeldTime | None = None  # where the time went that its slots were held; None: not recorded
+    ran_on: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # trial key -> name and number of its devices, where known
 
     @property
     def repeated(self) -> bool:
         """Whether any cell has two trials that ended ok: less decides nothing."""
         return self.repeats > 1
+
+    @property
+    def precision(self) -> str:
+        """That of all its cells; empty where they differ in it, so that cells are named by it. References of loss parity are no cells."""
+        found = {str(trial.parameters.get("precision") or "") for trial in self.plan.trials if not trial.reference}
+        return found.pop() if len(found) == 1 else ""
 
     @property
     def commit(self) -> str:
@@ -87,7 +98,10 @@ def sweep_on_page(folder: Path) -> SweepOnPage:
     started = [row["started_at"] for row in rows if row["started_at"] is not None]
     days = sorted({datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d") for at in started})
     date = " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))
-    return SweepOnPage(folder, plan, _devices(rows), date, _many(every), max(ok, default=0))
+    ran_on = {str(row["trial_key"]): device for row in rows if (device := _device(row))}
+    devices = devices_told(ran_on.values())
+    ended = {str(row["trial_key"]): ended_with(row["attempt"], Outcome(row["outcome"])) for row in rows if row["attempt"] is not None}
+    return SweepOnPage(folder, plan, devices, date, _many(every), max(ok, default=0), read_kept(folder, ended), ran_on)
 
 
 def _counts(rows: Sequence[dict[str, Any]]) -> list[int]:
@@ -101,6 +115,7 @@ def _many(counts: Sequence[int]) -> str:
     return f"{each} {'trial' if each == '1' else 'trials'} for each of {plural(len(counts), 'cell')}"
 
 
-def _devices(rows: Sequence[dict[str, Any]]) -> str:
-    known = [row for row in rows if row.get("env.device_name")]
-    return devices_told((str(row["env.device_name"]), int(json.loads(row["parameters"]).get(DEVICES) or 1)) for row in known)
+def _device(row: dict[str, Any]) -> tuple[str, int] | None:
+    """Name and number; None where the trial did not tell."""
+    name = row.get("env.device_name")
+    return (str(name), int(json.loads(row["parameters"]).get(DEVICES) or 1)) if name else None

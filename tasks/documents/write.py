@@ -10,6 +10,8 @@ from experiments.spec.load import list_suites
 from tasks.documents.finding import finding, head_of
 from tasks.documents.first_table import first_table
 from tasks.documents.goals import goals_table, read_goals
+from tasks.documents.held_table import held_tables
+from tasks.documents.in_short import in_short
 from tasks.documents.index import index_of
 from tasks.documents.marked_block import with_block
 from tasks.documents.metrics_table import metrics_table
@@ -25,16 +27,19 @@ def documents_of(root: Path) -> Mapping[Path, str]:
 
     Raises BlockError, ConfigError, ResultsError, DamagedFile, OSError.
     """
-    results, readme, table = root / "docs" / "results", root / README, root / "docs" / "metrics.md"
+    results, readme = root / "docs" / "results", root / README
+    table, measuring = root / "docs" / "metrics.md", root / "docs" / "measuring.md"
     pages = pages_in(results)
     suites = [suite for suite in list_suites() if not Path(suite.file).is_absolute()]  # those of other folders are not ours
     sweeps = [sweep for page in pages for sweep in page.sweeps]
     heads = {sweep.folder: head_of(sweep) for sweep in sweeps}
     found = {sweep.folder: finding(sweep, heads[sweep.folder]) for sweep in sweeps}
+    short = {sweep.folder: in_short(sweep, heads[sweep.folder]) for sweep in sweeps}
     text = with_block(readme.read_text(), "results", COMMAND, first_table(root / FIRST, root), README)
     return {
-        readme: with_block(text, "suites", COMMAND, suites_table(suites, pages, found, root, root / FIRST), README),
+        readme: with_block(text, "suites", COMMAND, suites_table(suites, pages, short, root, root / FIRST), README),
         results / README: index_of(pages, found, goals_table(read_goals(), pages, heads)),
+        measuring: with_block(measuring.read_text(), "held", COMMAND, held_tables(pages), "docs/measuring.md"),
         table: with_block(table.read_text(), "metrics", COMMAND, metrics_table(), "docs/metrics.md"),
     }
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import yaml
 
+from tasks.analysis.held_files import held_of
 from tasks.analysis.results import Sweep
 from tasks.export.tables import Tables
 from tasks.report.given_command import given_command
@@ -47,7 +48,7 @@ def _body(sweep: Sweep, tables: Tables) -> Sequence[str]:
     lines += [
         f"- Sweep: `{sweep.sweep_id}`, measured by sweepbench on {date} (UTC), code {commit}",
         f"- Devices: {md(', '.join(devices)) or '–'}",
-        f"- Command: {given_command(plan)}",
+        f"- Command: {given_command(plan, held_of(sweep))}",
         "",
         "| table | rows | what |",
         "|---|---|---|",

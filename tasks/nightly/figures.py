@@ -19,7 +19,7 @@ from experiments.regression.history_segments import Change
 from experiments.stats.verdict import Verdict
 from tasks.nightly.history import Measured
 from tasks.nightly.store import CHANGED
-from tasks.report.figures.style import CURVES, INK, STYLE
+from tasks.report.figures.style import CURVES, INK, STYLE, save
 
 _MARKS = {
     Verdict.SLOWER: ("v", "#b3372b"),
@@ -101,9 +101,7 @@ def draw_course(course: Course, folder: Path, stem: str) -> tuple[str, Path]:
         axes.set_ylabel(f"{metric.label}, {unit}" if unit else metric.label)
         axes.set_title(course.name, loc="left", fontsize=10)
         path = folder / f"{stem}.svg"
-        figure.savefig(path, format="svg", transparent=True, metadata={"Date": None, "Creator": "sweepbench", "Title": title})
-        figure.set_layout_engine("none")
-        figure.savefig(path.with_suffix(".png"), dpi=150, facecolor="white")
+        save(figure, path, title)
     return title, path
 
 

@@ -16,6 +16,7 @@ from cluster.git_state import git_state
 from cluster.pools.pool import Pool, load_pools
 from cluster.source_tree import source_tree
 from experiments import workloads
+from experiments.chosen import default_values
 from experiments.config.errors import ConfigError
 from experiments.regression.definition import METRICS, NightCells, NightFile, cell_id
 from experiments.spec import matrix
@@ -165,7 +166,7 @@ def _expand(part: NightCells, role: Role, known: Mapping[str, Pool], pool_names:
         only=part.only,
         chooser=f"nightly, suite {part.suite}: profile",
     )
-    defaults = workloads.load(suite.workload).Parameters.model_construct().model_dump(mode="json")
+    defaults = default_values(workloads.load(suite.workload).Parameters)
     entries = []
     for cell in matrix.expand(suite):
         if known[cell.pool].emulated:

@@ -42,7 +42,7 @@ def pull_request_comment(sweep_dir: Path) -> str:
         lines.append(f"- {md(report.standing.line)}")
     if report.next_step:
         lines.append(f"- {report.next_step.lead}: {code(report.next_step.command)}")
-    lines.append(f"- command: {given_command(sweep.plan)} (sweep {code(sweep.sweep_id)})")
+    lines.append(f"- command: {given_command(sweep.plan, source.held)} (sweep {code(sweep.sweep_id)})")
     if report.cautions:
         lines += [
             "",

@@ -16,12 +16,12 @@ from experiments.parameters import REFERENCE_SEEDS
 from experiments.stats.verdict import Verdict
 from experiments.trial import label
 from tasks.analysis.cell import Cell
-from tasks.analysis.judge_cells import OF_MANY, Comparison, judge_best, judge_pairs, smallest_effect
+from tasks.analysis.judge_cells import OF_MANY, Comparison, judge_best, judge_pairs, smallest_effect, table_comparison
 from tasks.analysis.looks import undecided_cells
 from tasks.analysis.same_work import groups_to_rank
 from tasks.analysis.trial_row import keep_failing
 from tasks.report.next_step import NextStep, Outlook
-from tasks.report.text_format import OUTCOMES, change, change_interval, difference, listed, percent, plural, quantity, spread
+from tasks.report.text_format import change, change_interval, difference, ended, listed, percent, plural, quantity, spread
 
 MOST_NAMES = 4
 
@@ -55,6 +55,8 @@ class Answer:
     next_step: NextStep | None = None
     work: str = field(default="", kw_only=True)
     brief: str = field(default="", kw_only=True)  # in place of headline and value in `line`, where the headline gives reasons
+    ahead_of: Duel | None = field(default=None, kw_only=True)  # the next cell, where `best` is ahead of every other one, proven or not
+    level: Sequence[Cell] = field(default=(), kw_only=True)  # those that `best` was compared with and is not ahead of
 
     @property
     def label(self) -> str:
@@ -62,9 +64,15 @@ class Answer:
         return f"{plural(self.compared, 'cell')} compared"
 
     @property
+    def lead(self) -> str:
+        """Over the next cell, with its interval: `x1.25 (1.23–1.28)`; empty where `best` is not ahead of all others."""
+        return _by(self.best, self.ahead_of) if self.ahead_of else ""
+
+    @property
     def sentences(self) -> list[str]:
         """By how much and how sure."""
-        return [*(f"{value}, {what}." for value, what in self.figures), *self.certainty]
+        figures = (f"{value} {what}." if what.startswith("(") else f"{value}, {what}." for value, what in self.figures)
+        return [*figures, *self.certainty]
 
     @property
     def line(self) -> str:
@@ -135,7 +143,8 @@ def _answer(cells: Sequence[Cell], work: str, asked: _Asked) -> Answer | None:
         return _unproven(best, found, standing, struck, asked, work)
     so_far = " so far" if any(cell.outcome == "to do" for cell in asked.lost) else ""
     headline, certainty = f"{best.short} is {superlative(best.metric)}{so_far}", [_lead(best, found, asked.lost), *struck]
-    return Answer(headline, best, len(standing), winner=best, figures=figures_of(best), certainty=certainty, work=work)
+    figures = figures_of(best)
+    return Answer(headline, best, len(standing), winner=best, figures=figures, certainty=certainty, work=work, ahead_of=_next(found))
 
 
 def _duels(standing: Sequence[Cell], minimum: float | None) -> tuple[Cell, list[Duel]]:
@@ -157,8 +166,13 @@ def _no_clear_winner(best: Cell, found: Sequence[Duel], struck: Sequence[str], a
     beaten = [duel for duel in found if duel.won and best.may_lead(duel.other)]
     same = all(duel.found.verdict is Verdict.SAME for duel in level)
     margin = _margin(best.metric, asked.minimum) if same else None
-    headline = f"No clear winner: {_level(best, [duel.other for duel in level], margin, asked.minimum, work)}"
+    in_table = [duel.other for duel in level if _decided_in_table(best, duel.other)]
+    alike = [duel.other for duel in level if duel.other not in in_table] or in_table
+    headline = f"No clear winner: {_level(best, alike, margin, asked.minimum, work)}"
     certainty = [_measured(best)]
+    if in_table and alike is not in_table:
+        names = listed([cell.short for cell in in_table], MOST_NAMES)
+        certainty.append(f"The table's verdict on it and {names} does not allow for its having been picked as the best.")
     if beaten:
         certainty.append(f"It beats {plural(len(beaten), 'other')}.")
     certainty += [*_why_open(level, len(found)), *struck]
@@ -168,19 +182,26 @@ def _no_clear_winner(best: Cell, found: Sequence[Duel], struck: Sequence[str], a
         certainty.append(f"Loss parity is unproven: {listed(unproven, MOST_NAMES)}.")
     cells = [best, *(duel.other for duel in found)]
     step = None if same else _more(cells, first, asked.outlook)
-    return Answer(headline, best, len(cells), certainty=certainty, next_step=step, work=work)
+    others = [duel.other for duel in level]
+    return Answer(headline, best, len(cells), certainty=certainty, next_step=step, work=work, level=others)
+
+
+def _decided_in_table(best: Cell, other: Cell) -> bool:
+    """Whether one is the other's baseline, and called faster or slower: by its own comparison, not as the best of several."""
+    found = table_comparison(best, other)
+    return found is not None and found.verdict in (Verdict.FASTER, Verdict.SLOWER)
 
 
 def _level(best: Cell, others: Sequence[Cell], margin: str | None, minimum: float | None, work: str) -> str:
-    """What shares the first place. `margin`: all are same. The best was compared with each; that the others cannot be told apart from each
-    other either is said only where they were compared too, as few are."""
+    """What shares the first place. `margin`: all are same. The best was compared with each; that the others are not shown to differ among
+    each other either is said only where they were compared too, as few are."""
     common, (first, *names) = names_among([best, *others])
     where = f"with {common}, " if common and common != work else ""  # the work stands before the headline
     if margin is not None:
         return f"{where}{listed(names, MOST_NAMES)} {'is' if len(names) == 1 else 'are each'} the same as {first} to within {margin}"
     if len(others) < MOST_NAMES and _none_apart(others, minimum):
-        return f"{where}{listed([first, *names], MOST_NAMES)} cannot be told apart"
-    return f"{where}{first} cannot be told apart from {listed(names, MOST_NAMES)}"
+        return f"{where}{listed([first, *names], MOST_NAMES)} are not shown to differ"
+    return f"{where}{first} is not shown to differ from {listed(names, MOST_NAMES)}"
 
 
 def names_among(cells: Sequence[Cell]) -> tuple[str, list[str]]:
@@ -231,7 +252,8 @@ def _unproven(best: Cell, found: Sequence[Duel], standing: Sequence[Cell], struc
     certainty = [f"{value}, {what}; {lead}.", *without, *struck]
     lacks = best.parity is None or min(best.parity.seeds, best.parity.pairs) < REFERENCE_SEEDS  # else it takes steps, which its note tells
     step = asked.outlook.proof() if lacks else None
-    return Answer(headline, best, len(standing), certainty=certainty, next_step=step, work=work, brief=brief)
+    ahead_of = _next(found)
+    return Answer(headline, best, len(standing), certainty=certainty, next_step=step, work=work, brief=brief, ahead_of=ahead_of)
 
 
 def _not_compared(others: Sequence[Cell]) -> str:
@@ -250,9 +272,9 @@ def _struck(cells: Sequence[Cell], best: Cell) -> list[str]:
 
 def _lost(cells: Sequence[Cell]) -> list[str]:
     """How many cells were not compared since they have no value, by how they ended."""
-    counts = Counter("without the metric" if cell.outcome == "ok" else OUTCOMES.get(cell.outcome, cell.outcome) for cell in cells)
-    ended = ", ".join(f"{count} {word}" for word, count in counts.items())
-    return [f"{plural(len(cells), 'cell')} {'has' if len(cells) == 1 else 'have'} no value: {ended}."] if cells else []
+    counts = Counter("without the metric" if cell.outcome == "ok" else cell.outcome for cell in cells)
+    said = ", ".join(ended(count, outcome) for outcome, count in counts.items())
+    return [f"{plural(len(cells), 'cell')} {'has' if len(cells) == 1 else 'have'} no value: {said}."] if cells else []
 
 
 def figures_of(cell: Cell) -> list[tuple[str, str]]:

@@ -14,7 +14,8 @@ from tasks.analysis.judge_cells import OF_MANY, ONE_TRIAL, SPREADS_DIFFER
 from tasks.analysis.trial_row import TrialRow
 from tasks.report.places import caution_of_places
 from tasks.report.sections.device_state import work_cautions
-from tasks.report.spread_caution import of_far_trials, of_known_spread, of_unknown_spread
+from tasks.report.settling import TOO_FEW_STEPS, step_counts
+from tasks.report.spread_caution import of_far_trials, of_known_spread, of_rounds, of_unknown_spread
 from tasks.report.text_format import listed, percent, plural
 
 NAMED = 4  # trials that are named one by one
@@ -29,15 +30,24 @@ class CautionGroup:
     lines: Sequence[str]
 
 
-def caution_groups(rows: Sequence[TrialRow], cells: Sequence[Cell], *, emulated: bool, of_code: Sequence[str] = ()) -> list[CautionGroup]:
+def caution_groups(
+    rows: Sequence[TrialRow],
+    cells: Sequence[Cell],
+    *,
+    emulated: bool,
+    of_plan: Sequence[str] = (),
+    of_code: Sequence[str] = (),
+) -> list[CautionGroup]:
     """In the order of how much they concern all numbers, groups without a sentence left out.
 
-    `rows`: of the whole sweep; `cells`: those that the report shows; `of_code`: what is to be said of the code that ran.
+    `rows`: of the whole sweep; `cells`: those that the report shows; `of_plan`, `of_code`: what is to be said of what was planned and is
+    not there, and of the code that ran.
     """
     measured = [cell for cell in cells if cell.estimate]
     workloads_ = dict.fromkeys(row.trial.workload for row in rows)
     groups = [
         CautionGroup("Damaged files", _of_damage(rows)),
+        CautionGroup("Planned and not there", of_plan),
         CautionGroup("Other work on the devices", work_cautions(measured, emulated=emulated)),
         CautionGroup(
             "Repeats and intervals",
@@ -46,13 +56,14 @@ def caution_groups(rows: Sequence[TrialRow], cells: Sequence[Cell], *, emulated:
                 *([] if emulated else of_unknown_spread(measured)),
                 *([] if emulated else of_known_spread(measured)),
                 *of_far_trials(measured),
+                *of_rounds(measured),
                 *_of_undecided(measured),
                 *_of_length(measured),
             ],
         ),
         CautionGroup("Hosts and sittings", caution_of_places(measured)),
-        CautionGroup("Step times", _of_settling([cell for cell in measured if cell.metric.depends_on_node])),
-        CautionGroup("Memory", _of_allocator(measured)),
+        CautionGroup("Settling", _of_settling([cell for cell in measured if cell.metric.depends_on_node])),
+        CautionGroup("Allocator", _of_allocator(measured)),
         CautionGroup("Loss parity", _of_loss_parity(cells)),
         CautionGroup("Data and workload", [*_of_media_pipe(cells), *(caveat for name in workloads_ if (caveat := _caveat(name)))]),
         CautionGroup("Code", of_code),
@@ -118,15 +129,21 @@ def _of_length(cells: Sequence[Cell]) -> list[str]:
 
 def _of_settling(cells: Sequence[Cell]) -> list[str]:
     lines = []
-    unsettled = [row.trial.name for cell in cells for row in cell.measured if not row.summary.get("settled")]
+    rows = [row for cell in cells for row in cell.measured]
+    of = plural(len(rows), "trial")
+    unsettled = [row.trial.name for row in rows if row.settled is False]
     if unsettled:
-        of = sum(len(cell.measured) for cell in cells)
-        lines.append(f"Step times never settled in {len(unsettled)} of {plural(of, 'trial')} ({listed(unsettled, NAMED)}).")
-    lines += _of_drift([row for cell in cells for row in cell.measured])
-    late = [row.trial.name for cell in cells for row in cell.measured if _settled_late(row)]
+        lines.append(f"Step times never settled in {len(unsettled)} of {of} ({listed(unsettled, NAMED)}).")
+    few = [row for row in rows if row.too_few_steps]
+    if few:
+        names = listed([row.trial.name for row in few], NAMED)
+        lines.append(f"{TOO_FEW_STEPS.capitalize()} in {len(few)} of {of} ({step_counts(few)}: {names}).")
+    lines += _of_drift(rows)
+    late = [row.trial for row in rows if _settled_late(row)]
     if late:
-        hint = "a longer warm-up would cut that off, such as `--set warmup_s=2`"
-        lines.append(f"Step times settled only inside the measured window in {listed(late, NAMED)}: {hint}.")
+        longer = max(2.0, *(2 * float(trial.parameters.get("warmup_s") or 0.0) for trial in late))
+        hint = f"a longer warm-up would cut that off, such as `--set warmup_s={longer:g}`"
+        lines.append(f"Step times settled only inside the measured window in {listed([trial.name for trial in late], NAMED)}: {hint}.")
     return lines
 
 
@@ -147,7 +164,7 @@ def _of_allocator(cells: Sequence[Cell]) -> list[str]:
 
 def _of_drift(rows: Sequence[TrialRow]) -> list[str]:
     """Names the trials whose step times drifted over the window; of many how many, and the worst."""
-    unsettled = {row.trial.name: row.summary.get("drift") or 0.0 for row in rows if row.summary.get("settled") is False}
+    unsettled = {row.trial.name: row.summary.get("drift") or 0.0 for row in rows if row.settled is False}
     drifts = {name: drift for name, drift in unsettled.items() if abs(drift) >= WORTH_NAMING}
     if len(drifts) > NAMED:
         worst = max(drifts, key=lambda name: abs(drifts[name]))

@@ -158,8 +158,9 @@ def compare(sweep_dir_a: Path, sweep_dir_b: Path, *, minimum: float = MINIMUM_EF
     """Cells of B against the same cells (pool and parameters) of A. Verdicts control the false discovery rate over all cells.
 
     Repeats of two sweeps are not interleaved, so they are not paired: Welch's interval, each cell with the spread of its own repeats, and
-    with the spread between sweeps that other sweeps of the pool show. Where that is not known, or a side has a single trial, there is no
-    verdict. Emulated trials are left out. Raises ResultsError where a plan cannot be read, CompareError for one sweep on both sides.
+    with the spread between sweeps that other sweeps of the workload there show. Where that is not known, or a side has a single trial,
+    there is no verdict. Emulated trials are left out. Raises ResultsError where a plan cannot be read, CompareError for one sweep on both
+    sides.
     """
     for folder in (sweep_dir_a, sweep_dir_b):
         if (folder / IMPORTED).exists():
@@ -239,14 +240,14 @@ def _decide(cells: Sequence[tuple[Cell, Cell]], minimum: float, known: KnownSpre
 def _known_lines(known: KnownSpreads) -> list[str]:
     """What is known of the spread between sweeps at each place that was compared."""
     lines = []
-    for (pool, device, metric), there in known.places.items():
-        where = f"pool {pool} ({device})" if device else f"pool {pool}"
+    for (pool, device, workload, metric), there in known.places.items():
+        where = f"of {workload} on pool {pool} ({device})" if device else f"of {workload} on pool {pool}"
         if there.sweep is None:
             needs = "it takes four other sweeps that measured a cell with one code, libraries and data on one host"
-            lines.append(f"How much sweeps on {where} differ is not known: {needs}.")
+            lines.append(f"How much sweeps {where} differ is not known: {needs}.")
         else:
             by = size_of(there.sweep, metric_of(metric))
-            lines.append(f"Sweeps on {where} differ by {by} (one standard deviation), as {plural(there.sweeps, 'other sweep')} of it show.")
+            lines.append(f"Sweeps {where} differ by {by} (one standard deviation), as {plural(there.sweeps, 'other sweep')} there show.")
     return lines
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -20,10 +21,15 @@ from tasks.analysis.judge_cells import OF_MANY
 from tasks.analysis.known_spread import known_for
 from tasks.analysis.looks import cells_of_plan
 from tasks.analysis.results import load_sweep
+from tasks.report.levels import level_text
 from tasks.report.marks import Mark, in_order, marks_of, rounds_of_ratio, why_open
+from tasks.report.settling import settling_notes
 from tasks.report.shown import ShownCell, ShownTable
 from tasks.report.text_format import OUTCOMES, change, change_interval, quantity, spread
 from tasks.report.value_order import ordered_values
+from tasks.sweep.store import Plan
+
+_LESS_ROUNDS = " It leaves out what rounds and a drift did to both, so it may differ from what their values give."
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,23 @@ class ComparisonTable:
     rows: Sequence[tuple[Sequence[str], Sequence[TableCell]]]
     ratio: str = "x is the speed-up over"  # what a cell's comparison is; `the baseline` follows
     why_undecided: str | None = None  # of all that is undecided alike
+    level: str = "95 %"  # the confidence of the intervals of ratios: see levels.py
+
+    @property
+    def about(self) -> str:
+        """What stands above the table: its title, and what the figures in a cell are."""
+        return " ".join(part for part in (f"{self.title}." if self.title else "", self.reading) if part)
+
+    @property
+    def reading(self) -> str:
+        """What the figures beside a value are; empty where there are none."""
+        places = [place for _, row in self.rows for place in row]
+        plus = ["± is half the 95 % interval"] if any(place.plus_minus.startswith("±") for place in places) else []
+        compared = [place.cell.speedup for place in places if place.change and place.cell and place.cell.speedup]
+        known = any(math.isfinite(ratio.se) for ratio in compared)
+        ratio = [f"{self.ratio} the baseline{f', with its interval in brackets: {self.level}' if known else ''}"] if compared else []
+        said = "; ".join([*plus, *ratio])
+        return f"{said}.{_LESS_ROUNDS if known else ''}" if said else ""
 
     @property
     def header(self) -> list[str]:
@@ -169,7 +192,12 @@ def comparison_table(sweep_dir: Path, *, emulated: bool = False) -> ComparisonTa
     """The table of a sweep as it stands, finished or not. Raises ResultsError where there is no readable plan."""
     sweep = load_sweep(sweep_dir)
     known = None if emulated else known_for(sweep).spreads.trial
-    return build_table(cells_of_plan(sweep.rows, sweep.plan, emulated=emulated, known=known), sweep.plan.suite)
+    return table_of_plan(cells_of_plan(sweep.rows, sweep.plan, emulated=emulated, known=known), sweep.plan)
+
+
+def table_of_plan(cells: Sequence[Cell], plan: Plan) -> ComparisonTable:
+    """The table of a sweep's judged cells."""
+    return replace(build_table(cells, plan.suite), level=level_text(cells, plan))
 
 
 def build_table(cells: Sequence[Cell], suite: Suite) -> ComparisonTable:
@@ -235,8 +263,8 @@ def table_cell(cell: Cell | None, *, shared_note: str | None = None, shared_why:
         return TableCell(cell, outcome=OUTCOMES.get(cell.outcome, cell.outcome), reason=cell.reason or "")
     failed = [row for row in cell.rows if row.outcome != "ok"]
     notes = [f"{len(failed)} of {len(cell.rows)} repeats: {', '.join(sorted({row.outcome for row in failed}))}"] if failed else []
-    if cell.metric.depends_on_node and not all(row.summary.get("settled") for row in cell.measured):
-        notes.append("did not settle")
+    if cell.metric.depends_on_node:
+        notes += settling_notes(cell.measured)
     plus = spread(cell.estimate, cell.metric)
     if not plus and any(row.too_short for row in cell.measured):
         notes.append(f"interval over its steps: {TOO_SHORT}")

@@ -36,7 +36,6 @@ def headline_of(report: Report) -> Headline:
     fits = [report.fits] if report.fits and report.fits != report.headline else []
     details = [*(answer.sentences if answer else []), *fits, *report.scaling, *([f"{standing.line}."] if standing else [])]
     lines = [one.line for one in report.answers]
-    told = [line.removesuffix(".") for line in (report.fits, *report.scaling) if line]
-    found = "; ".join([*told, *lines]) if lines else report.headline.removesuffix(".")
+    found = "; ".join([*report.of_all, *lines]) if lines else report.headline.removesuffix(".")
     line = f"{report.title}: {found} (sweep {report.sweep_id})"
     return Headline(report.headline, details, lines if len(lines) > 1 else [], report.next_step, found, line)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.analysis.held_time import DISCARDED, MEASURED, UNKNOWN, HeldTime
+from tasks.analysis.held_time import DISCARDED, FAILED, MEASURED, NO_RATE, PARTS, UNKNOWN, HeldTime
 from tasks.report.text_format import number, plural
 
 # group -> its parts, in the order of a trial
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "between trials": ("waiting", "between"),
-    "discarded attempts": (DISCARDED,),
+    PARTS[NO_RATE]: (NO_RATE,),
+    PARTS[FAILED]: (FAILED,),
+    PARTS[DISCARDED]: (DISCARDED,),
     "start": ("launch", "imports", "hold", "set_up"),
     "batch search": ("batch_search",),
     "data and build": ("data", "build", "keep_weights"),
@@ -40,12 +42,12 @@ def held_sentence(held: HeldTime) -> str:
     measured = shares.pop("measured", 0.0)
     named = sorted(((share, group) for group, share in shares.items() if share >= _SMALL), reverse=True)
     other = sum(share for share in shares.values() if share < _SMALL)
-    rest = [f"{_percent(share)} {group}" for share, group in [*named, *([(other, "other")] if other else [])]]
+    rest = [f"{share_told(share)} {group}" for share, group in [*named, *([(other, "other")] if other else [])]]
     emulated = f" ({EMULATED})" if all(trial.emulated for trial in held.trials) else ""
     what = f"{number(held.seconds, 3)} s that the pool was held"
     if held.slots > 1:
         what = f"{number(held.seconds, 3)} slot-seconds that {plural(held.slots, 'slot')} were held"
-    return f"measured {_percent(measured)} of the {what}{emulated}" + (f"; the rest: {', '.join(rest)}" if rest else "")
+    return f"measured {share_told(measured)} of the {what}{emulated}" + (f"; the rest: {', '.join(rest)}" if rest else "")
 
 
 def held_json(held: HeldTime) -> dict[str, Any]:
@@ -59,5 +61,6 @@ def held_json(held: HeldTime) -> dict[str, Any]:
     }
 
 
-def _percent(share: float) -> str:
+def share_told(share: float) -> str:
+    """`61 %`, `<1 %`."""
     return "<1 %" if 0 < share < 0.005 else f"{share:.0%}".replace("%", " %")

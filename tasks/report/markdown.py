@@ -120,5 +120,9 @@ def _numbered(notes: Sequence[str]) -> list[str]:
 
 
 def _grid(header: Sequence[str], rows: Sequence[Sequence[str]], names: int) -> str:
-    rule = [":--" if index < names else "--:" for index in range(len(header))]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *rows))
+    return grid(header, rows, [":--" if index < names else "--:" for index in range(len(header))])
+
+
+def grid(header: Sequence[str], rows: Sequence[Sequence[str]], rule: Sequence[str] | None = None) -> str:
+    """A table of texts that are Markdown already. `rule`: how each column is aligned; the reader's own way where not given."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule or ["---"] * len(header), *rows))

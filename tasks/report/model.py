@@ -19,11 +19,12 @@ from tasks.analysis.results import Sweep
 from tasks.report.ab_answer import ab_headline
 from tasks.report.answer import Answer, find_answers
 from tasks.report.cautions import CautionGroup, caution_groups
-from tasks.report.comparison_table import build_table
+from tasks.report.comparison_table import table_of_plan
 from tasks.report.filters import constant_labels
 from tasks.report.largest_fit import fit_sentence
 from tasks.report.missing import Missing, find_missing
 from tasks.report.next_step import NextStep, outlook_of
+from tasks.report.not_measured import not_measured
 from tasks.report.provenance import provenance_cautions
 from tasks.report.race_answer import no_race_answer, race_answer, race_next_step
 from tasks.report.section import ReportSource, Section
@@ -33,7 +34,7 @@ from tasks.report.sections.order import SECTIONS
 from tasks.report.sections.scaling import scaling_sentences
 from tasks.report.sections.sweep_facts import origin_of
 from tasks.report.standing import Standing, standing_of
-from tasks.report.text_format import plural
+from tasks.report.text_format import ended, plural
 from tasks.sweep.store import Plan
 
 TWINS = "An A/A sweep: both cells are the same, so none can win."
@@ -60,6 +61,7 @@ class Report:
     fits: str  # the largest model that fits, where some do not
     loading: Sequence[str]  # how many loader processes are enough, in the rows of the best cell; empty for several groups
     missing: Sequence[Missing]
+    left_out: NextStep | None  # of a sweep with trials for which there was no time: with which time they are measured
     unfinished: NextStep | None  # of a sweep without an answer: the trials that are to do, or that crashed
     caution_groups: Sequence[CautionGroup]
     cells: Sequence[Cell]
@@ -90,6 +92,11 @@ class Report:
         return self.no_answer or (self.answer.headline if self.answer else self.apart)
 
     @property
+    def of_all(self) -> list[str]:
+        """What is said of all groups of work together, without stops: the largest that fits, and how rates grow with the devices."""
+        return [line.removesuffix(".") for line in (self.fits, *self.scaling) if line]
+
+    @property
     def winners(self) -> list[Cell]:
         """The cells that are shown to be the best of their group of work."""
         return [answer.winner for answer in self.answers if answer.winner is not None]
@@ -98,8 +105,8 @@ class Report:
     def next_step(self) -> NextStep | None:
         """What would decide what is open; None where nothing is."""
         if self.standing is not None and (self.standing.step or self.standing.left):
-            return self.standing.step  # more repeats would not decide what rounds do not
-        return next((answer.next_step for answer in self.answers if answer.next_step), self.unfinished)
+            return self.standing.step or self.left_out  # more repeats would not decide what rounds do not
+        return next((answer.next_step for answer in self.answers if answer.next_step), self.unfinished) or self.left_out
 
     @property
     def section_names(self) -> list[str]:
@@ -124,7 +131,7 @@ def report_source(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None
     rows = [row for row in sweep.rows if row.emulated == emulated]
     knowledge = NOTHING if emulated else known_for(sweep)
     judged = cells_of_plan(rows, sweep.plan, emulated=emulated, known=knowledge.spreads.trial, folder=sweep.dir)
-    table = build_table(judged, sweep.plan.suite)
+    table = table_of_plan(judged, sweep.plan)
     cells = [place.cell for _, places in table.rows for place in places if place.cell is not None]
     aa = analyse(rows, sweep.plan.suite) if sweep.plan.aa and not emulated else None
     race = race_of(sweep.plan, rows) if sweep.plan.race and rows else None
@@ -140,7 +147,7 @@ def report_source(sweep: Sweep, *, mlflow_links: Mapping[str, str] | None = None
         aa,
         race=race,
         held=held,
-        elsewhere=knowledge.elsewhere,
+        known=knowledge,
     )
 
 
@@ -168,8 +175,9 @@ def report_of(source: ReportSource, answers: list[Answer] | None = None, *, head
         fits="" if emulated else fit_sentence(cells),
         loading=[row.sentence for row in saturation(cells, of=best)] if best is not None and not head else [],
         missing=find_missing(cells),
+        left_out=outlook_of(sweep).more(0.0) if sweep.plan.cut and not emulated else None,
         unfinished=None if answers or emulated else _unfinished(source, cells),
-        caution_groups=[] if head else caution_groups(sweep.rows, cells, emulated=emulated, of_code=provenance_cautions(sweep)),
+        caution_groups=[] if head else _cautions(source),
         cells=cells,
         sections=[] if head else [section for make in SECTIONS if (section := make(source)) is not None],
     )
@@ -185,6 +193,13 @@ def answers_of(source: ReportSource) -> list[Answer]:
     if plan.aa or plan.ab:
         return []
     return find_answers(source.cells, outlook_of(source.sweep), minimum=plan.suite.report.minimum_effect)
+
+
+def _cautions(source: ReportSource) -> list[CautionGroup]:
+    sweep = source.sweep
+    of_plan = [f"{line[0].upper()}{line[1:]}." for line in not_measured(sweep.plan, sweep.plan.cut)]
+    of_code = provenance_cautions(sweep)
+    return caution_groups(sweep.rows, source.cells, emulated=source.emulated, of_plan=of_plan, of_code=of_code)
 
 
 def _unfinished(source: ReportSource, cells: Sequence[Cell]) -> NextStep | None:
@@ -245,7 +260,7 @@ def _no_value(cells: Sequence[Cell]) -> str:
     counts = Counter(cell.outcome for cell in cells)
     told = [one for one in find_missing(cells) if one.outcome in ("crashed", "unsupported") and one.reasons]
     why = {outcome: "".join(f" ({_first(one.reasons)})" for one in told if one.outcome == outcome) for outcome in counts}
-    said = [f"{count} {outcome.replace('_', ' ')}{why[outcome]}" for outcome, count in counts.items()]
+    said = [f"{ended(count, outcome)}{why[outcome]}" for outcome, count in counts.items()]
     return f"No cell has a value: {', '.join(said)}."
 
 

@@ -13,8 +13,11 @@ from experiments.parameters import REFERENCE_SEEDS
 from tasks.analysis.results import Sweep
 from tasks.analysis.row_times import row_times
 from tasks.report.commands import is_run, with_repeats
+from tasks.sweep.round_time import longest_trials
 
 DECIDE = "To decide more"
+MEASURE = "To measure what there was no time for"
+MEASURE_AND_DECIDE = f"{MEASURE}, and decide more"
 FINISH = "To run the rest"
 MENDED = "Once that is mended"
 _MARGIN = 1.1  # of the time that is asked for, over what is expected
@@ -39,25 +42,19 @@ class NextStep:
         return f"{self.lead}: {self.command}"
 
 
-def more_time(sweep_id: str, needed_s: float, *, all_cells: bool = False) -> NextStep:
-    """More rounds of a sweep, with a budget somewhat over what they are expected to take: what was measured counts, and so does each look
-    at it, as it would not in a sweep made anew. `all_cells`: also of those whose comparison with the baseline is decided."""
-    budget = duration.text(60 * max(1, math.ceil(_MARGIN * needed_s / 60)))
-    return NextStep(f"sweep resume {sweep_id} --budget {budget}{' --no-until-decided' if all_cells else ''}", needed_s)
-
-
 @dataclass(frozen=True)
 class Outlook:
     """What a next step is made of: the sweep's id and command, and what its trials took, pools side by side.
 
-    `round_s`: one trial of each cell; `left_s`: the trials that have not ended for good. Both in s, None where it is not known. `waiting`:
-    whether a trial has not run, or was stopped.
+    `round_s`: one trial of each cell; `left_s`: the trials that have not ended for good. Both in s, None where it is not known. `cut_s`:
+    the trials for which there was no time, which come first once there is, s. `waiting`: whether a trial has not run, or was stopped.
     """
 
     sweep_id: str = ""
     command: str = ""
     round_s: float | None = None
     left_s: float | None = None
+    cut_s: float = 0.0
     waiting: bool = False
 
     def rest(self) -> NextStep:
@@ -70,7 +67,16 @@ class Outlook:
 
     def rounds(self, count: int, *, all_cells: bool) -> NextStep | None:
         """So many more rounds; None for what is no `sweep run`, such as a night, and where nothing tells how long one takes."""
-        return more_time(self.sweep_id, count * self.round_s, all_cells=all_cells) if self.round_s and is_run(self.command) else None
+        return self.more(count * self.round_s, all_cells=all_cells) if self.round_s and is_run(self.command) else None
+
+    def more(self, rounds_s: float, *, all_cells: bool = False) -> NextStep:
+        """More rounds, with a budget somewhat over what they are expected to take, and before them what there was no time for: what was
+        measured counts, and so does each look at it, as it would not in a sweep made anew. `all_cells`: also of those whose comparison with
+        the baseline is decided."""
+        needed_s = self.cut_s + rounds_s
+        budget = duration.text(60 * max(1, math.ceil(_MARGIN * needed_s / 60)))
+        purpose = DECIDE if not self.cut_s else MEASURE_AND_DECIDE if rounds_s else MEASURE
+        return NextStep(f"sweep resume {self.sweep_id} --budget {budget}{' --no-until-decided' if all_cells else ''}", needed_s, purpose)
 
     def proof(self) -> NextStep | None:
         """The whole sweep anew with references of loss parity, which the suite asks for; None for what is no `sweep run`."""
@@ -81,10 +87,16 @@ class Outlook:
 
 def outlook_of(sweep: Sweep) -> Outlook:
     """From what this sweep's trials took (`row_times`); a cell without one that ended ok takes as long as the last one did that ended for
-    good. Nothing is told where a cell has none: of a trial that was stopped nobody knows how long it would have taken."""
+    good. Nothing is told where a cell of the plan has none: of a trial that was stopped nobody knows how long it would have taken. A cell
+    that was never begun, for want of time, is taken to need as long as the longest trial did, with what it compiled."""
     ended = [(row.trial, row.result) for row in sweep.rows if row.result is not None]
-    times = row_times(sweep.rows, {trial.cell: result.finished_at - result.started_at for trial, result in ended if result.outcome.final})
-    cells = {row.trial.cell: row.trial for row in sweep.rows}
+    expected = {trial.cell: result.finished_at - result.started_at for trial, result in ended if result.outcome.final}
+    if ended:
+        longest = max(longest_trials(ended).values(), default=0.0)
+        expected = {**{trial.cell: longest for trial in sweep.plan.cut}, **expected}
+    times = row_times(sweep.rows, expected)
+    cells = {trial.cell: trial for trial in [*(row.trial for row in sweep.rows), *sweep.plan.cut]}
     left = [row.trial for row in sweep.rows if row.result is None or not row.result.outcome.final]
     waiting = any(row.outcome in ("to do", "cancelled") for row in sweep.rows)
-    return Outlook(sweep.sweep_id, sweep.plan.command, times.of_round(cells.values()), times.of_round(left), waiting)
+    cut_s = times.of_round(sweep.plan.cut) or 0.0
+    return Outlook(sweep.sweep_id, sweep.plan.command, times.of_round(cells.values()), times.of_round(left), cut_s, waiting)

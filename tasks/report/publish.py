@@ -17,8 +17,9 @@ from experiments.config.errors import UserError
 from experiments.json_file import sealed_text
 from experiments.step_record import FIELDS
 from experiments.trial import DataSource, Trial, TrialResult
-from tasks.analysis.cell import DEVICES
+from tasks.analysis.cell import DEVICES, Cell
 from tasks.analysis.certificates import KnownOfDevice, known_of
+from tasks.analysis.held_files import held_of
 from tasks.analysis.published_steps import write_published_steps
 from tasks.analysis.results import Sweep, load_sweep, meta_of, steps_table
 from tasks.analysis.trial_row import TrialRow
@@ -30,6 +31,7 @@ from tasks.report.markdown import render_text
 from tasks.report.model import make_report
 from tasks.report.provenance import commits_text, ran_at, tree_text
 from tasks.report.section import Bullets, Section
+from tasks.report.sections.parameters import settings_text
 from tasks.report.text_format import devices_told, listed, plural
 from tasks.report.whole_sweep import why_not_whole
 from tasks.report.write import keep_knowledge, render_report
@@ -40,6 +42,8 @@ from tasks.sweep.store import Plan, SweepStore
 README = "README.md"
 PRIVATE = frozenset({"host"})  # of the environment; `host_id` stays
 VERSIONS = ("driver", "cuda", "torch", "torchao", "transformers", "ray", "python")  # of the environment, for the README
+_SHOWN = ("scaling", "loss_spikes")  # sections with a table: what several devices attain beside fewer, and what a suite on spikes asks
+_PICTURES = ("spikes", "throughput")  # figures by what is worth most: the first that a sweep has is shown
 
 
 class PublishError(UserError):
@@ -52,7 +56,8 @@ class PublishedSweep:
 
     `heading`: what its table holds; sweeps of one profile, as a campaign has them, share their `title`. `head`: Markdown, what report.md
     says before its first section. `command`: Markdown. `loading`: how many DataLoader processes are enough, where they vary.
-    `scaling`: what several devices attain beside fewer, and what their communication costs.
+    `sections`: those of the report that the README has too (_SHOWN). `picture`: title and path, from the README, of the figure that shows
+    what the sweep found; None where there is none.
     `certificates`: of an A/A sweep what its own pairs show.
     """
 
@@ -64,7 +69,8 @@ class PublishedSweep:
     command: str
     table: ComparisonTable
     loading: Bullets | None
-    scaling: Section | None
+    sections: Sequence[Section]
+    picture: tuple[str, str] | None = None
     certificates: Sequence[KnownOfDevice] = ()
 
     @property
@@ -149,11 +155,23 @@ def published_sweep(folder: Path) -> PublishedSweep:
     head = paths.markdown.read_text().split("\n## ", 1)[0].split("\n", 1)[1].strip()
     table = report.section("comparison").block(ComparisonTable)
     loading = report.section("data_loading").block(Bullets) if "data_loading" in report.section_names else None
-    scaling = report.section("scaling") if "scaling" in report.section_names else None
+    sections = [report.section(name) for name in _SHOWN if name in report.section_names]
+    drawn = {path.stem: (title, path.relative_to(folder.parent).as_posix()) for title, path in paths.drawn}
+    picture = next((drawn[name] for name in _PICTURES if name in drawn), None)
     heading = published.plan.suite.report.title or report.title
     known = known_of(published) if published.plan.aa else []
     return PublishedSweep(
-        published.sweep_id, report.title, heading, head, _facts(published), given_command(published.plan), table, loading, scaling, known
+        published.sweep_id,
+        report.title,
+        heading,
+        head,
+        _facts(published, report.cells),
+        given_command(published.plan, held_of(published)),
+        table,
+        loading,
+        sections,
+        picture,
+        known,
     )
 
 
@@ -219,8 +237,8 @@ def _no_steps() -> Any:
     return pa.table({field.name: pa.array([], pa.type_for_alias(field.kind)) for field in FIELDS})
 
 
-def _facts(sweep: Sweep) -> list[tuple[str, str]]:
-    """(name, value) of what a page's head says; what is not known is left out."""
+def _facts(sweep: Sweep, cells: Sequence[Cell]) -> list[tuple[str, str]]:
+    """(name, value) of what a page's head says; what is not known is left out. `cells`: those that the report shows."""
     rows = [row for row in sweep.rows if row.environment]
     counts = sorted({sum(other.trial.cell == row.trial.cell for other in sweep.rows) for row in sweep.rows})
     started = [row.result.started_at for row in sweep.rows if row.result]
@@ -229,6 +247,7 @@ def _facts(sweep: Sweep) -> list[tuple[str, str]]:
     code = f"{f'commit {commit}' if (commit := ran_at(sweep)) else 'no commit known'}, tree {tree_text(sweep)}"
     facts = [
         ("Device", _devices(rows)),
+        ("Settings", settings_text(cells)),
         ("Hosts", _values(rows, "host_id")),
         ("Software", ", ".join(software)),
         ("Code", commits_text(sweep.plan) if all(row.trial.commit for row in sweep.rows) else code),

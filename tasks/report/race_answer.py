@@ -91,7 +91,7 @@ def _kind(one: Dropout) -> str:
 
 
 def _apart(names: list[str]) -> str:
-    return f"{listed(names, MOST_NAMES)} cannot be told apart from it"
+    return f"{listed(names, MOST_NAMES)} {'is' if len(names) == 1 else 'are'} not shown to differ from it"
 
 
 def _next(race: Race) -> list[str]:

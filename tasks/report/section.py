@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
-from experiments.stats.replication import Replication
 from tasks.analysis.aa import AaResult
 from tasks.analysis.cell import Cell
 from tasks.analysis.certificates import KnownOfDevice
 from tasks.analysis.held_time import HeldTime
+from tasks.analysis.known_spread import NOTHING, SweepKnowledge
 from tasks.analysis.race import Race
 from tasks.analysis.results import Sweep
 from tasks.analysis.trial_row import TrialRow
@@ -152,7 +152,7 @@ class ReportSource:
     race: Race | None = None  # of a race
     figures: Sequence[tuple[str, Path]] = ()  # (title, SVG file), once they are drawn
     held: HeldTime | None = None  # where the time went that the pools were held; None where no slot's time was recorded
-    elsewhere: Mapping[str, Replication] = field(default_factory=dict)  # a cell's hash -> where another host's mean will land
+    known: SweepKnowledge = NOTHING  # what past sweeps said of the spread
 
     @property
     def suite_name(self) -> str:

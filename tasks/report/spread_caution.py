@@ -20,22 +20,31 @@ def of_unknown_spread(cells: Sequence[Cell]) -> list[str]:
     Only of metrics on the logarithmic scale: single scores and counts have no interval of their own in any case.
     """
     pools: dict[str, str] = {}
+    workloads: dict[str, dict[str, None]] = {}
     for cell in _single(cells):
         if cell.known is None and cell.estimate is not None and not math.isfinite(cell.estimate.se):
             pools.setdefault(cell.trial.pool, _where(cell))
-    return [_sentence(where) for where in pools.values()]
+            workloads.setdefault(cell.trial.pool, {})[cell.trial.workload] = None
+    return [
+        f"A cell that ran once on pool {where} has no interval either: the spread between trials of {listed([*workloads[pool]])} there is "
+        "not known."
+        for pool, where in pools.items()
+    ]
 
 
 def of_known_spread(cells: Sequence[Cell]) -> list[str]:
-    """One sentence for each pool that has a cell of a single trial whose interval is what past sweeps say. `cells`: as above."""
-    spreads: dict[str, float] = {}
+    """One sentence for each workload on a pool that has a cell of a single trial whose interval is what past sweeps say.
+
+    `cells`: as above.
+    """
+    spreads: dict[tuple[str, str], float] = {}
     for cell in _single(cells):
         if cell.known is not None and cell.estimate is not None:
-            spreads.setdefault(_where(cell), cell.known.sd)
+            spreads.setdefault((_where(cell), cell.trial.workload), cell.known.sd)
     return [
-        f"A cell that ran once on pool {where} has its interval from other settings' trials in past sweeps there, whose standard deviation "
-        f"was {percent(sd)} (`sweep spread`)."
-        for where, sd in spreads.items()
+        f"A cell that ran once on pool {where} has its interval from other settings' trials in past sweeps of {workload} there, whose "
+        f"standard deviation was {percent(sd)} (`sweep spread`)."
+        for (where, workload), sd in spreads.items()
     ]
 
 
@@ -46,10 +55,6 @@ def _single(cells: Sequence[Cell]) -> list[Cell]:
 def _where(cell: Cell) -> str:
     device = cell.measured[0].environment.get("device_name")
     return f"{cell.trial.pool} ({device})" if device else cell.trial.pool
-
-
-def _sentence(where: str) -> str:
-    return f"A cell that ran once on pool {where} has no interval either: the spread between trials there is not known."
 
 
 def of_far_trials(cells: Sequence[Cell]) -> list[str]:
@@ -63,6 +68,16 @@ def of_far_trials(cells: Sequence[Cell]) -> list[str]:
         return []
     named = [f"{percent(apart[cell])} in {cell.short} ({_ends(cell)})" for cell in far]
     return [f"Trials of a cell lie far apart, the lowest below the highest by {listed(named, _NAMED)}."]
+
+
+def of_rounds(cells: Sequence[Cell]) -> list[str]:
+    """One sentence for each pool where rounds are found to act on some cells otherwise than on others. `cells`: those that have a value."""
+    pools = {cell.trial.pool: _where(cell) for cell in cells if cell.layout is not None and cell.layout.rounds_differ}
+    return [
+        f"On pool {where} a test at 5 % finds that rounds acted on some cells otherwise than on others: what is compared over all rounds "
+        "is compared in pairs there, by the rounds that both ran in. Verdicts of earlier looks stand."
+        for where in pools.values()
+    ]
 
 
 def _ends(cell: Cell) -> str:

@@ -14,7 +14,7 @@ from tasks.analysis.looks import given_up, undecided_cells
 from tasks.analysis.results import Sweep
 from tasks.analysis.rounds_left import SENSIBLE, rounds_left
 from tasks.analysis.row_times import row_times
-from tasks.report.next_step import NextStep, more_time, outlook_of
+from tasks.report.next_step import NextStep, outlook_of
 from tasks.report.text_format import plural
 
 _FAILING = "the last two trials of the cell, or of its baseline, failed"
@@ -42,7 +42,7 @@ def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
     unfinished = any(row.result is None or not row.result.outcome.final for row in sweep.rows)
     if not settings.looks:
         missing = max(1, settings.least - max(row.trial.repeat for row in sweep.rows))
-        first = outlook.rest() if unfinished else more_time(sweep.sweep_id, missing * _round_s(sweep, compared))
+        first = outlook.rest() if unfinished else outlook.more(missing * _round_s(sweep, compared))
         when = f"after {plural(settings.least, 'round')}" if settings.until_decided else "once no other round fits the sweep's time"
         return Standing(f"No comparison is decided yet: the first look is {when}", first)
     undecided = undecided_cells(compared)
@@ -60,22 +60,22 @@ def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
         needed_s = max(takes) * _round_s(sweep, [cell for cell in undecided if left[cell.short] is not None])
         about = f"about {plural(max(takes), 'more round')}, {duration.about(needed_s)}"
         said.append(about if len(compared) == 1 else f"{len(takes)} undecided: {about}")
-        step = more_time(sweep.sweep_id, needed_s)
+        step = outlook.more(needed_s)
     if disturbed:
         which = "it was" if len(compared) == 1 else f"{len(disturbed)} were"
         said.append(f"{which} disturbed by other work: repeat them while nothing else runs there")
         again = max(settings.least, 1) * _round_s(sweep, disturbed)
-        step = step or more_time(sweep.sweep_id, again)
+        step = step or outlook.more(again)
     if elsewhere:
         which = "it was" if len(compared) == 1 else f"{len(elsewhere)} were"
         said.append(f"{which} not measured on one host in one sitting: {plural(settings.least, 'more round')} there would compare them")
-        step = step or more_time(sweep.sweep_id, settings.least * _round_s(sweep, elsewhere))
+        step = step or outlook.more(settings.least * _round_s(sweep, elsewhere))
     if few:
         which = "it has" if len(compared) == 1 else f"{len(few)} {'has' if len(few) == 1 else 'have'}"
         said.append(
             f"{which} too few trials that count, as others were disturbed or failed: {plural(settings.least, 'more round')} would tell"
         )
-        step = step or more_time(sweep.sweep_id, settings.least * _round_s(sweep, few))
+        step = step or outlook.more(settings.least * _round_s(sweep, few))
     if hopeless := len(undecided) - len(takes) - len(disturbed) - len(elsewhere) - len(few):
         which = "it" if len(compared) == 1 else str(hopeless)
         said.append(f"{which} cannot be decided with a sensible number of repeats: more than {SENSIBLE} rounds as it looks now")

@@ -26,6 +26,12 @@ OUTCOMES = {
 }
 
 
+def ended(count: int, outcome: str) -> str:
+    """How many trials or cells ended so: `1 does not fit`, `8 do not fit`, `2 crashed`."""
+    word = OUTCOMES.get(outcome, outcome)
+    return f"{count} {'do not fit' if outcome == 'does_not_fit' and count > 1 else word}"
+
+
 def number(value: float | None, digits: int = 4) -> str:
     """`digits` significant digits, no exponent for what people read: 581.5, 12.35, 0.01235; a dash for nothing."""
     if value is None or not math.isfinite(value):

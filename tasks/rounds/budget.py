@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+
+from experiments.config import duration
 from experiments.config.errors import ConfigError
 from experiments.spec.schema import MOST_ROUNDS
 from experiments.stats.look import KEPT, Look
@@ -13,7 +16,53 @@ from tasks.analysis.row_times import row_times
 from tasks.rounds.growth import seconds_run
 from tasks.rounds.race_plan import heat_seconds
 from tasks.sweep.budget import too_short
-from tasks.sweep.store import DecideSettings, Plan, SweepStore
+from tasks.sweep.cut import restored
+from tasks.sweep.deadline import Deadline, expected_trial_s, times_so_far
+from tasks.sweep.plan import expected_seconds, renew
+from tasks.sweep.store import DecideSettings, Plan, SweepStore, readable_result
+from tasks.sweep.variants import Say
+from tasks.sweep.what_is_left import Left
+
+
+def gone_on_with(store: SweepStore, budget_s: float | None = None, until_decided: bool | None = None, say: Say = lambda text: None) -> Plan:
+    """The plan of a sweep that exists, under today's code and data, and with so much more time, s, if any is given.
+
+    With more time, trials for which there was none before come back (tasks/sweep/cut.py). They run first: what was asked for comes before
+    more rounds of what is measured. Writes nothing. Raises as `renew` and `with_budget`.
+    """
+    plan = store.load_plan()
+    plan = renew(plan if budget_s is None else restored(plan), say=say)
+    return plan if budget_s is None and until_decided is None else with_budget(store, plan, budget_s, until_decided)
+
+
+def deadline_of(store: SweepStore, plan: Plan, left: Left, budget_s: float | None) -> Deadline | None:
+    """By when the flow of a sweep that is gone on with is to end, from now; None: with its last round, however long that takes.
+
+    Trials that are left of a round have the time that is given and no more: of these none begins that is not expected to end in it, and
+    they are cut again. Where measured trials are to be measured again, since the code is another, that would take them out of the sweep. A
+    heat of a race and a round of an A/B sweep are compared whole, so they are finished. Raises ConfigError where no trial is expected to
+    end in time.
+    """
+    if budget_s is None or not left.rest or plan.race is not None or plan.ab is not None or _measured_anew(store, plan, left):
+        return None
+    ends = Deadline(time.monotonic() + budget_s, expected_seconds(plan))
+    so_far = times_so_far(store, plan)
+    shortest = min(expected_trial_s(trial, so_far, ends.expected) for trial in left.rest)
+    if shortest > budget_s:
+        problem = f"{duration.text(budget_s)} is too short for any trial that is left"
+        raise ConfigError.one("--budget", None, "", problem, f"give more: the shortest is expected to take {duration.about(shortest)}")
+    return ends
+
+
+def _measured_anew(store: SweepStore, plan: Plan, left: Left) -> bool:
+    """Whether a trial that is left was measured under another key: with other code, data or libraries."""
+    waiting = {trial.key for trial in left.rest}
+    for one in reversed(plan.superseded):  # the newest first: a trial may have had several keys
+        if one.by in waiting:
+            waiting.add(one.key)
+            if (end := readable_result(store, one.key)) is not None and end.outcome.final:
+                return True
+    return False
 
 
 def with_budget(store: SweepStore, plan: Plan, budget_s: float | None, until_decided: bool | None = None) -> Plan:

@@ -121,7 +121,10 @@ class _State:
             return None
         names = [cell.name for cell in self.undecided] if self.settings.until_decided and self.settings.looks else []
         settings = self.settings.model_copy(update={"undecided": names, "expected_rounds": self.round + fit})
-        return self.plan.model_copy(update={"trials": [*self.plan.trials, *round_of(self.plan, cells)], "decide": settings})
+        more = round_of(self.plan, cells)
+        keys = {trial.key for trial in more}  # of a round for which there was no time before, and is now
+        cut = [trial for trial in self.plan.cut if trial.key not in keys]
+        return self.plan.model_copy(update={"trials": [*self.plan.trials, *more], "cut": cut, "decide": settings})
 
 
 def decide_note(plan: Plan) -> str:

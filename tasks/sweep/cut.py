@@ -24,8 +24,8 @@ def cut(store: SweepStore, plan: Plan, *, lost: bool = False) -> Plan:
 def restored(plan: Plan) -> Plan:
     """The plan with what was cut from it, in the order in which it was planned.
 
-    A trial that was planned again since, since `sweep resume --budget` went on with the sweep, is there once.
+    Rounds that were added later come after it. A trial that was planned again since, as in plans of earlier versions, is there once.
     """
     there = {trial.key for trial in plan.trials}
     back = [trial for trial in plan.cut if trial.key not in there]
-    return plan.model_copy(update={"trials": sorted([*plan.trials, *back], key=lambda trial: trial.index), "cut": []})
+    return plan.model_copy(update={"trials": sorted([*plan.trials, *back], key=lambda trial: (trial.repeat, trial.index)), "cut": []})

@@ -53,6 +53,15 @@ def trial_times(
     return TrialTimes({**(expected or {}), **{cell: fmean(each) for cell, each in took.items()}}, median_low(gaps) if gaps else 0.0)
 
 
+def longest_trials(ended: Sequence[tuple[Trial, TrialResult]]) -> dict[str, float]:
+    """Cell -> its longest trial that ended ok, compilation and traces included, s: what the first trial of another cell may take."""
+    longest: dict[str, float] = {}
+    for trial, result in ended:
+        if result.outcome is Outcome.OK:
+            longest[trial.cell] = max(longest.get(trial.cell, 0.0), result.finished_at - result.started_at)
+    return longest
+
+
 def _again_s(trial: Trial, result: TrialResult) -> float:
     traced = trial.parameters.get("profile_repeats")
     once = ["compile_seconds", *(["trace_seconds"] if traced is not None and trial.repeat >= traced else [])]

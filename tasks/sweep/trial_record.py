@@ -19,10 +19,9 @@ from cluster.trial_layout import DEVICE_STATE, JOURNAL, LAUNCH, RESULT, STEPS, T
 from experiments.config.errors import DamagedFile
 from experiments.json_file import read_model
 from experiments.trial import Outcome, Trial, TrialResult
+from tasks.sweep.file_stamp import Stamp, file_stamp
 from tasks.sweep.result_file import AGAIN, read_result
 from tasks.sweep.whole_records import record_digest, whole_records
-
-Stamp = tuple[int, int, int, int] | None
 
 _RECORD = (TRIAL, LAUNCH, JOURNAL, DEVICE_STATE, RESULT, STEPS)  # what is kept aside; the log goes on
 _ATTEMPT = re.compile(rb'"attempt":\s*(\d{1,4})\b')
@@ -106,7 +105,7 @@ def damage_of(trial: Trial, folder: Path) -> DamagedFile | None:
 
 
 def _look(trial: Trial, folder: Path) -> Checked:
-    return _checked(trial.key, folder, tuple(_stamp(f"{folder}/{name}") for name in _RECORD))
+    return _checked(trial.key, folder, tuple(file_stamp(f"{folder}/{name}") for name in _RECORD))
 
 
 @lru_cache(maxsize=100_000)  # of the largest sweeps: with fewer, a pass over all trials would find none of the last pass
@@ -128,15 +127,6 @@ def _checked(key: str, folder: Path, stamps: tuple[Stamp, ...]) -> Checked:
 def keep_whole(sweep_dir: Path) -> None:
     """Keep for other processes which records of this sweep were found whole."""
     whole_records(sweep_dir).save()
-
-
-def _stamp(path: str) -> Stamp:
-    """Another one for another content, unless somebody hides the change; None where there is nothing."""
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def keep_aside(folder: Path) -> Path:

@@ -37,7 +37,7 @@ def test_flops_are_the_same_in_every_precision_and_shared_by_what_computes_them(
 
 
 def test_what_multiplies_and_how_many_of_three_products() -> None:
-    """As docs/measuring.md says in its table: the weight's gradient is in 16 bits with switchback."""
+    """As docs/settings.md says in its table: the weight's gradient is in 16 bits with switchback."""
     assert {name: (low.unit, low.products) for name, low in LOW.items()} == {
         "fp8": ("fp8", 3),
         "fp8_rowwise": ("fp8", 3),

@@ -13,7 +13,7 @@ import pytest
 
 from cluster.journal.journal import JournalWriter, read_journal
 from experiments import step_record, summary
-from experiments.step_record import FIELDS, PARTS, Spec, StepRecord, StepTiming, fields_of, metrics_of
+from experiments.step_record import FIELDS, PARTS, Spec, StepRecord, StepTiming, batches_of, fields_of, kind_of, metrics_of, whole_rounds
 from tasks.analysis.results import write_steps
 from tasks.tracking.log_trial import step_metrics
 
@@ -113,3 +113,58 @@ def test_a_type_without_a_name_in_arrow_is_an_error() -> None:
 
     with pytest.raises(KeyError):
         fields_of(Wrong)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "expected"),
+    [
+        ([None], None),
+        ([None, None], None),
+        (["text"], "text"),
+        (["text", "text"], "text"),
+        (["text", "image"], "image+text"),
+        (["text", "image", "text"], "image+text+text"),
+        ([None, "text"], "text"),
+    ],
+)
+def test_a_step_of_several_kinds_is_named_for_all(kinds: list[str | None], expected: str | None) -> None:
+    assert kind_of(kinds) == expected
+    if expected and None not in kinds:
+        assert batches_of(expected, len(kinds)) == sorted(kind for kind in kinds if kind)
+
+
+@pytest.mark.parametrize(
+    ("steps", "seen", "whole"),
+    [
+        (["a"], {"a"}, True),
+        (["a", "a"], {"a"}, True),
+        (["a"], {"a", "b"}, False),
+        (["a", "b"], {"a", "b"}, True),
+        (["a", "b", "b"], {"a", "b"}, False),
+        (["b", "c", "a"], {"a", "b", "c"}, True),
+        (["b", "a", "b"], {"a", "b", "c"}, False),
+        (["a", "b"], {"a", "b", "c"}, False),
+        (["a", "b", "c", "c", "a", "b"], {"a", "b", "c"}, True),
+        (["a", "b", "c", "c"], {"a", "b", "c"}, False),
+        (["a", "b", "c"], {"a", "b"}, True),  # the third was not seen before
+        (["a", None, "b"], {"a", "b"}, False),
+        ([], {"a"}, False),
+        ([], (), False),
+    ],
+)
+def test_steps_are_the_mix_of_all_kinds_where_each_comes_as_often(steps: list[str | None], seen: set[str], whole: bool) -> None:
+    assert whole_rounds(steps, seen) == whole
+
+
+@pytest.mark.parametrize(
+    ("steps", "micro_batches", "whole"),
+    [
+        (["a+b+c"], 3, True),
+        (["a+b", "c", "a+b"], 2, True),  # two rounds, the middle step of which has two batches of one kind
+        (["a+b", "c"], 2, False),
+        (["a+c", "b+c", "a+b"], 2, True),
+        (["a+a+b", "b"], 3, False),
+    ],
+)
+def test_of_steps_of_micro_batches_these_count(steps: list[str], micro_batches: int, whole: bool) -> None:
+    assert whole_rounds(steps, steps, micro_batches) == whole

@@ -26,6 +26,7 @@ from tasks.sweep.run_trial import TrialRunner
 from tasks.sweep.store import SweepStore
 from tests.clusters_support import Cluster, Clusters
 from tests.contracts import make_trial
+from tests.process_support import commands_of
 from tests.shared_support import kept
 from tests.stack_support import until
 
@@ -123,7 +124,7 @@ def test_row_23_a_cancelled_job_leaves_no_process(clusters: Clusters, follow: Ca
     running = follow(launcher(clusters.b), "ffff000000000023", fault="setsid_child", steps=1_000_000)
     running.until((tmp_path / "fault-fired").exists)
     running.until_step(5)
-    assert any("time.sleep(600)" in " ".join(process.cmdline()) for process in processes.of_trial(running.trial.key))  # in its own session
+    assert any("time.sleep(600)" in " ".join(command) for command in commands_of(running.trial.key).values())  # in its own session
     running.stop.set()
     assert running.end().outcome is Outcome.CANCELLED
     assert clusters.b.jobs()[f"{running.trial.key}-a1"] == "STOPPED"
@@ -132,7 +133,8 @@ def test_row_23_a_cancelled_job_leaves_no_process(clusters: Clusters, follow: Ca
 
 def template_of(running: Running) -> psutil.Process:
     """The process from which the trial was forked."""
-    trial = next(process for process in processes.of_trial(running.trial.key) if "cluster.worker.template" in process.cmdline())
+    found = commands_of(running.trial.key).items()
+    trial = next(process for process, command in found if "cluster.worker.template" in command)
     template = trial.parent()
     assert template is not None and template.environ()[MARK] == NO_TRIAL
     return template

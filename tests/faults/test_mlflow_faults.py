@@ -29,6 +29,7 @@ from tasks.tracking.log_trial import log_records
 from tasks.tracking.projection import publish_sweep
 from tasks.tracking.runs import SweepRuns
 from tests.mlflow_support import all_runs, check_projection, make_store, write_journal
+from tests.ports_support import free_port
 
 pytestmark = [pytest.mark.fault, pytest.mark.usefixtures("mlflow_database")]
 LOG = logging.getLogger("test")
@@ -36,12 +37,6 @@ LOG = logging.getLogger("test")
 
 def project(store: Any, plan: Any, wait_s: float = 60.0) -> None:
     publish_sweep(store, plan, [store.dir / "plan.json"], None, wait_s=wait_s, log=LOG)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

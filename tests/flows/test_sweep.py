@@ -15,6 +15,7 @@ from flows import sweep as flows_sweep
 from flows.runtime.progress import SweepProgress
 from flows.runtime.session import Session as RealSession
 from flows.sweep import finish, load_or_plan, sweep
+from tasks.rounds import budget as rounds_budget
 from tasks.sweep.aa_plan import one_more_pair
 from tasks.sweep.store import AaSettings, DecideSettings, Plan, Request, SweepBusy, SweepStore
 from tests.flows.flow_support import LOG, Stage, stage
@@ -95,6 +96,15 @@ def test_how_a_sweep_went(second: Outcome | None, status: int, text: str) -> Non
     assert (kept.status, kept.message, session.progress.note, session.progress.ended) == (status, message, message, (status, message))
 
 
+def test_what_there_was_no_time_for_is_counted() -> None:
+    session = made(t1=Outcome.OK, t2=Outcome.OK)
+    session.plan = session.plan.model_copy(update={"cut": [make_trial(3), make_trial(4)]})
+    finish(session, None)
+    said = "every trial that began ended as expected (2 not begun for want of time, 2 ok)"
+    found = session.store.load_status()
+    assert (found.status, found.message) == (0, f"{SWEEP_ID}: {said}")
+
+
 def test_the_flow_run_ends_with_what_was_found_and_where_the_report_is(caplog: pytest.LogCaptureFixture) -> None:
     """`prefect deployment run --watch` shows the log and the state; the sweep's own status stays short."""
     session = made(t1=Outcome.OK, t2=Outcome.OK)
@@ -156,7 +166,7 @@ def planner(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return plan.model_copy(update={"command": "renewed"})
 
     monkeypatch.setattr(flows_sweep, "make_plan", plan)
-    monkeypatch.setattr(flows_sweep, "renew", renew)
+    monkeypatch.setattr(rounds_budget, "renew", renew)
     monkeypatch.setattr(flows_sweep, "check_ready", lambda plan: asked.append("check"))
     return asked
 

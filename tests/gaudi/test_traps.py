@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import textwrap
@@ -14,6 +13,7 @@ import pytest
 import torch
 
 from tests.gaudi_support import LAZY, ROOT, SMALL, losses, mode, run_here
+from tests.ports_support import free_port
 
 
 @pytest.fixture(autouse=True)
@@ -100,9 +100,7 @@ _RANKS = """
 
 
 def test_gradients_made_anew_are_not_in_fast_ddps_graphs_and_the_ranks_drift_apart() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     shared = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "PYTHONPATH": str(ROOT)}
     ranks = [
         subprocess.Popen(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 
 import pytest
 
 from cluster.stack.settings import PORTS
+from tests.ports_support import free_ports
 from tests.shared_support import kept
 from tests.stack_support import EXTRA, FLOW, PREFECT_YAML, Stack, goes_down
 
@@ -18,12 +18,7 @@ def started_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     (root / "tiny.py").write_text(FLOW)
     (root / "real.py").write_text('from flows.sweep import sweep\n\n__all__ = ["sweep"]\n')
     (root / "prefect.yaml").write_text(PREFECT_YAML)
-    probes = [socket.socket() for _ in PORTS]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    variables = {variable: str(probe.getsockname()[1]) for (variable, _), probe in zip(PORTS.values(), probes, strict=True)}
-    for probe in probes:
-        probe.close()
+    variables = {variable: str(port) for (variable, _), port in zip(PORTS.values(), free_ports(len(PORTS)), strict=True)}
     made = Stack(root, {**variables, "SWEEPBENCH_RUNS": str(root / "runs"), "SWEEPBENCH_EXTRA": str(EXTRA)})
     with kept("started_stack") as ends:
         ends.callback(made.command, "down")

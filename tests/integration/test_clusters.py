@@ -28,9 +28,10 @@ from cluster.pools.probe import probe
 from experiments.trial import Outcome
 from tasks.sweep.store import SweepStore
 from tests.cli_support import only_store, start, sweep, sweep_json, until
-from tests.clusters_support import Clusters, free_ports, write_pools
+from tests.clusters_support import Clusters, write_pools
 from tests.contracts import make_trial
 from tests.mlflow_support import check_projection
+from tests.ports_support import free_port
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -51,7 +52,7 @@ def test_one_sweep_over_two_clusters_with_a_third_that_is_down_and_a_flow_that_i
     clusters: Clusters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_server: str
 ) -> None:
     entries = clusters.entries()
-    port = free_ports(1)[0]
+    port = free_port()
     down = {**clusters.b.entry(storage=str(tmp_path / "nfs")), "address": f"http://127.0.0.1:{port}"}
     pools = write_pools(tmp_path / "pools.yaml", {**entries, "c": down})
     elsewhere = {"RAY_API_SERVER_ADDRESS": down["address"], "RAY_ADDRESS": clusters.b.url}  # what Ray's client prefers to a given address
@@ -60,9 +61,9 @@ def test_one_sweep_over_two_clusters_with_a_third_that_is_down_and_a_flow_that_i
         ["sleep", "600"], env={**os.environ, process_marks.MARK: "0" * 16, process_marks.POOL_MARK: "a"}, start_new_session=True
     )
 
-    flow = start(
-        "run", "slow", *("--pool", "a", "--pool", "b", "--pool", "c"), "--only", "seed=0", "--pool-wait", "2", folder=tmp_path, **more
-    )
+    # Long enough to run on while the flow is killed and both heads are asked for their jobs
+    slow = ["slow", "--only", "seed=0", "--set", "step_sleep_s=0.75"]
+    flow = start("run", *slow, *("--pool", "a", "--pool", "b", "--pool", "c"), "--pool-wait", "2", folder=tmp_path, **more)
 
     def under_way() -> SweepStore | None:
         store = only_store()

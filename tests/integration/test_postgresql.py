@@ -21,7 +21,7 @@ from cluster.stack import control, postgresql, process, settings
 from cluster.stack.components import Component, components, post
 from cluster.stack.settings import PORTS, Settings
 from tests.cli_support import sweep
-from tests.cluster.stack.test_control import free_port
+from tests.ports_support import free_port
 
 _HERE = Settings(Path("/nonexistent"), Path("/nonexistent"), {})
 

@@ -115,7 +115,8 @@ def test_the_deployment_runs_trials_as_ray_jobs(sweeps_of: Stack) -> None:
 
 
 def test_cancel_in_prefect_stops_the_ray_job(sweeps_of: Stack) -> None:
-    command = [sys.executable, "-m", "prefect", "deployment", "run", "sweep/real", "--watch", "-p", "suite=slow"]
+    endless = ["-p", "suite=slow", "-p", 'set={"steps": 100000}']  # the trial does not end before Prefect has passed the cancellation on
+    command = [sys.executable, "-m", "prefect", "deployment", "run", "sweep/real", "--watch", *endless]
     watch = subprocess.Popen(command, env=sweeps_of.typed, cwd=sweeps_of.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         until(lambda: any(_steps(store) > 3 for store in _slow()), timeout_s=240)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,7 +18,8 @@ from cluster.packages import installed
 from cluster.pools.pool import Pool
 from cluster.source_tree import source_tree
 from experiments.config.paths import REPOSITORY, runs_root
-from tests.contracts import make_trial, result_of
+from experiments.trial import digest
+from tests.contracts import make_trial, result_of, wait
 from tests.stack_support import Stack
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -59,13 +59,11 @@ def in_turns(launcher: Launcher, turns: Sequence[str | None], folder: Path) -> l
     """What trials of these commits, None for the code here, say that they ran, one after the other."""
     ran: list[Ran] = []
     for number, commit in enumerate(turns):
-        key, trial_dir = f"c0a1{number:012x}", folder / str(number)
+        trial_dir = folder / str(number)
+        key = digest(str(trial_dir))  # all that has it is ended, also trials of another test that runs beside this one
         trial = make_trial(trial_dir, key).model_copy(update={"commit": commit})
         launch = launcher.start(trial, trial_dir, 1)
-        deadline = time.monotonic() + 240
-        while launcher.status(launch).running:
-            assert time.monotonic() < deadline, launcher.log(launch, trial_dir)
-            time.sleep(0.02)
+        wait(launcher, launch)
         result = result_of(trial_dir)
         assert result.outcome == "ok", launcher.log(launch, trial_dir)
         assert read_journal(trial_dir / "journal.jsonl").packages == installed()

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from cluster.journal.journal import Journal, JournalFollower
-from cluster.launchers import processes
 from cluster.trial_layout import DEVICE_STATE, JOURNAL, RESULT, STATUS
 from experiments.config.errors import UserError
 from experiments.trial import Outcome, Trial
 from tasks.sweep.store import Plan, SweepStore
 from tasks.sweep.trial_record import read_record
 from tests.kill.command_line import shown
+from tests.process_support import commands_of
 
 _OPEN = ("RUNNING", "PENDING", "CANCELLING", "PAUSED")  # states of Prefect's that are no end
 _VALUES = {  # metric -> its value of a step of the journal
@@ -199,4 +199,4 @@ def _of_prefect(store: SweepStore) -> Iterator[str]:
 
 def left_running(store: SweepStore) -> list[str]:
     """Command lines of processes of the sweep's trials."""
-    return [shown(process.cmdline()) for key in _keys(store) for process in processes.of_trial(key)]
+    return [shown(command) for key in _keys(store) for command in commands_of(key).values()]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cluster.stack.settings import PORTS
-from tests.clusters_support import free_ports
+from tests.ports_support import free_ports
 from tests.stack_support import Stack
 
 

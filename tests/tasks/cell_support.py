@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.stats.loss_parity import Parity, ParityStatus
 from experiments.trial import Outcome, Trial, TrialResult, digest
 from tasks.analysis.cell import Cell
 from tasks.analysis.compare_cells import baselines, layout, make_cells
@@ -29,6 +30,8 @@ from tests.tasks.plan_support import make_plan
 Z95 = 1.959964  # 97.5 % quantile of the normal distribution
 T1, T2, T4, T8 = 12.706205, 4.302653, 2.776445, 2.306004  # of Student's t with 1, 2, 4 and 8 degrees of freedom
 EVEN = (-0.01, 0.0, 0.01)  # logarithms of three repeats over their mean: their standard deviation is 0.01
+OTHER = (-0.001, 0.0, 0.001)
+ROUGH = (-0.2, 0.0, 0.2)
 
 
 def settings(
@@ -163,6 +166,17 @@ def gated_rows(
         for precision, count, loss, rate in cells
         for seed, deviation in enumerate(deviations)
     ]
+
+
+def judged(rate: float, /, **parities: ParityStatus) -> list[Cell]:
+    """A cell in fp32 at 100 samples/s, one in bf16 at `rate`, one in fp16 at 120; `parities`: what loss parity shows of them."""
+    rates = {"fp32": 100.0, "bf16": rate, "fp16": 120.0}
+    rows = [one for precision, rate in rates.items() for one in repeats(workers(0, precision=precision), rate, OTHER)]
+    cells = made(rows, settings(rows=("precision",), baseline={"precision": "fp32", "dataloader_workers": 0}))
+    for cell in cells:
+        status = parities.get(str(cell.axes["precision"]), ParityStatus.PROVEN)
+        cell.parity, cell.parity_note = Parity(status), f"{status}: made up"
+    return cells
 
 
 def watched_row(rule: str = "adamw", *, tensors: tuple[str, ...] = ("patch", "text"), steps: int = 400, **more: Any) -> TrialRow:

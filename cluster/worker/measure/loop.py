@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cluster.devices.clock import COMPUTE, COPY, DATA, UPDATE, Clock
-from experiments.step_record import StepTiming
+from experiments.step_record import StepTiming, kind_of
 
 if TYPE_CHECKING:
     import torch
@@ -71,14 +71,8 @@ def run_steps(
         clock.mark(UPDATE)
         samples = sum(train_step.samples(batch) for batch in placed)
         total += samples
-        if (kind := _kind([train_step.step_kind(batch) for batch in placed])) is not None:
+        if (kind := kind_of([train_step.step_kind(batch) for batch in placed])) is not None:
             kinds[step] = kind
         passed_on(clock.finish(step, samples, loss))
     passed_on(clock.drain())
     return total
-
-
-def _kind(kinds: Sequence[str | None]) -> str | None:
-    """The kind of a step of micro-batches: theirs, or where they differ all of them by name, since what a step costs is their sum."""
-    named = sorted(kind for kind in kinds if kind is not None)
-    return "+".join(named if len(set(named)) > 1 else named[:1]) or None

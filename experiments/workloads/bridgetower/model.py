@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.components.checkpoint import from_pretrained
 from experiments.components.data.pairs import normalised
-from experiments.components.flop_count import attention_masks_left_out, count_once, counting, in_attention, in_linears
+from experiments.components.flop_count import attention_masks_left_out, count_once, counting, in_attention, in_linears, shapes_alone
 from experiments.components.workload import Batch, Unsupported
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def evaluate(model: Any, batches: Iterator[Batch], batch_size: int, attention: s
 
 
 def flops_per_sample(parameters: Parameters, text_length: int) -> float:
-    """Training FLOPs per sample: 3 x the forward pass, counted by torch's FlopCounterMode on fake tensors (no memory, any size).
+    """Training FLOPs per sample: 3 x the forward pass, counted by torch's FlopCounterMode on tensors without values (no memory, any size).
 
     "BridgeTower on Gaudi2" has 1431 and 409 GFLOP at text 128 (large, base): without the attention of the vision tower, with which they are
     1489 and 422. The MFUs beside its figures are by its own count.
@@ -205,14 +205,13 @@ def _flops(parameters: Parameters, text_length: int) -> dict[str, float]:
 
 def _counted_flops(settings: Any, text_length: int, *, joined: bool) -> dict[str, float]:
     import torch
-    from torch._subclasses.fake_tensor import FakeTensorMode
     from transformers import BridgeTowerForContrastiveLearning
     from transformers.models.bridgetower import modeling_bridgetower
 
     from experiments.workloads.bridgetower.bridges import join
 
     side, batch = settings.vision_config.image_size, 2
-    with FakeTensorMode(), torch.no_grad(), attention_masks_left_out(modeling_bridgetower):
+    with shapes_alone(), attention_masks_left_out(modeling_bridgetower):
         model = BridgeTowerForContrastiveLearning._from_config(settings, attn_implementation="eager")
         if joined:
             join(model)

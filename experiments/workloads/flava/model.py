@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from experiments.components.flop_count import attention_masks_left_out, count_once, counting
+from experiments.components.flop_count import attention_masks_left_out, count_once, counting, shapes_alone
 from experiments.workloads.flava.parameters import MASKED_PATCHES, NEGATIVES, SIZES
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ def flops(size: str, text_length: int, long_text_length: int, *, together: bool 
 
     The rest is the codebook and, for an image alone, its unmasked pass. Where passes are `together` that is left out, and so is what the
     multimodal encoder does not see: the projection of images alone, texts alone and a pair's unmasked pass. Recomputation by activation
-    checkpointing is not counted. torch's FlopCounterMode counts matrix products on fake tensors. Those of the heads are computed by hand,
-    since they see the masked positions only.
+    checkpointing is not counted. torch's FlopCounterMode counts matrix products on tensors without values. Those of the heads are computed
+    by hand, since they see the masked positions only.
     """
     passes = {name: once + layers for name, (once, layers) in _passes(size, text_length, long_text_length).items()}
     settings = config(size)
@@ -114,7 +114,7 @@ def _passes(size: str, text_length: int, long_text_length: int) -> dict[str, tup
     """FLOPs of each forward pass per sample, and of its linear layers: (outside the layers, in all layers).
 
     All layers cost the same, so models of one and two layers give the cost of any depth. To build the largest model takes seconds, even
-    on fake tensors.
+    on tensors without values.
     """
     _, _, _, layers, multimodal, *_ = SIZES[size]
     one, wider, deeper = (_forward_flops(size, shape, text_length, long_text_length) for shape in ((1, 1), (2, 1), (1, 2)))
@@ -136,7 +136,6 @@ def _forward_flops(size: str, shape: tuple[int, int], text_length: int, long_tex
 
 def _counted_flops(settings: Any, text_length: int, long_text_length: int) -> dict[str, float]:
     import torch
-    from torch._subclasses.fake_tensor import FakeTensorMode
     from transformers import FlavaForPreTraining
     from transformers.models.flava import modeling_flava
 
@@ -150,7 +149,7 @@ def _counted_flops(settings: Any, text_length: int, long_text_length: int) -> di
         of = counter.get_flop_counts()["Global"]
         return float(counter.get_total_flops()) / 2, sum(of.get(one, 0) for one in (torch.ops.aten.mm, torch.ops.aten.addmm)) / 2
 
-    with FakeTensorMode(), torch.no_grad(), attention_masks_left_out(modeling_flava):
+    with shapes_alone(), attention_masks_left_out(modeling_flava):
         model = FlavaForPreTraining._from_config(settings, attn_implementation="eager").train()
         pixels, mask = torch.zeros(2, 3, side, side), torch.zeros(2, patches, dtype=torch.bool)
         short, long = torch.full((2, text_length), 5), torch.full((2, long_text_length), 5)

@@ -25,7 +25,7 @@ from tasks.report.figures.loss_parity import parity_figure
 from tasks.report.figures.loss_spikes import spike_figure
 from tasks.report.figures.numbered import numbered_figure
 from tasks.report.figures.race import race_figure
-from tasks.report.figures.style import STYLE
+from tasks.report.figures.style import STYLE, save
 from tasks.report.figures.throughput import throughput_figure
 from tasks.report.figures.waterfall import waterfall_figure
 
@@ -80,8 +80,6 @@ def draw_figures(
             if watermark:
                 figure.text(0.5, 0.5, watermark.upper(), fontsize=24, color="#c0392b", alpha=0.3, ha="center", va="center", rotation=20)
             path = folder / f"{name}.svg"
-            figure.savefig(path, format="svg", transparent=True, metadata={"Date": None, "Creator": "sweepbench", "Title": title})
-            figure.set_layout_engine("none")  # laid out already
-            figure.savefig(path.with_suffix(".png"), dpi=150, facecolor="white")
+            save(figure, path, title)
             made.append((title, path))
     return made

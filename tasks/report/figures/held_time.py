@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from tasks.analysis.held_time import HeldTime
+from tasks.analysis.held_time import DISCARDED, FAILED, NO_RATE, PARTS, HeldTime
 from tasks.report.figures.style import CURVES, GREY, MOST, RED, bars, name_bars
 from tasks.report.held_text import GROUPS, grouped
 
 _BLUE, _ORANGE, _GREEN, _PINK, _YELLOW, _SKY, _PURPLE, _BROWN = CURVES
+_WIDE = 30  # letters of a name beside which four have room, and not five
 COLOURS: Mapping[str, str] = {
     "between trials": GREY,
-    "discarded attempts": RED,
+    PARTS[NO_RATE]: "#8f8f3c",
+    PARTS[FAILED]: "#6e1423",
+    PARTS[DISCARDED]: RED,
     "start": _ORANGE,
     "batch search": "#e8a87c",
     "data and build": _BLUE,
@@ -45,6 +49,7 @@ def held_time_figure(held: HeldTime | None, names: Mapping[str, str]) -> Figure 
     rest = f"; the first {MOST} of {len(held.trials)} trials" if len(held.trials) > MOST else ""
     axes.set_xlabel(f"{'s' if held.slots == 1 else 'slot-seconds'} in the order of the run{rest}")
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=min(5, len(labels)), fontsize=9)
-    figure.set_figheight(figure.get_figheight() + (0.25 if len(labels) > 5 else 0.0))
+    beside = 5 if max(map(len, labels), default=0) < _WIDE else 4
+    figure.legend(handles, labels, loc="outside upper center", ncols=min(beside, len(labels)), fontsize=9)
+    figure.set_figheight(figure.get_figheight() + 0.25 * (math.ceil(len(labels) / beside) - 1))
     return figure

@@ -1,12 +1,14 @@
-"""What all figures share: ink, colours, type and an empty figure for bars."""
+"""What all figures share: ink, colours, type, an empty figure for bars, and how a figure is saved."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 mpl.use("Agg")  # no display
@@ -36,6 +38,8 @@ STYLE: dict[str, Any] = {
     "grid.alpha": 0.3,
     "axes.axisbelow": True,
     "legend.frameon": False,
+    "figure.autolayout": False,  # a figure without a layout engine has none: see `save`
+    "figure.constrained_layout.use": False,
 }
 
 
@@ -69,7 +73,29 @@ def room_for_texts(figure: Figure, axes: Any, least: float) -> None:
     for text in axes.texts:
         text.set_in_layout(False)  # what reaches beyond the axis would make it shorter
     axes.set_xlim(0, least)
-    figure.draw_without_rendering()  # lays out: names beside the axis leave it less width
+    _lay_out(figure)  # names beside the axis leave it less width
     whole = axes.get_window_extent().width
     shares = [(text.get_position()[0], min(0.9, text.get_window_extent().width / whole)) for text in axes.texts]
     axes.set_xlim(0, max([least, *(at / (1 - share) for at, share in shares)]))
+
+
+def save(figure: Figure, path: Path, title: str) -> None:
+    """Write a figure as SVG to `path` and as PNG beside it. It is laid out once, and has no layout engine afterwards.
+
+    Where a figure has an engine, even the placeholder that "none" leaves, `savefig` draws it once more, to nowhere, only to lay it out.
+    """
+    dpi = figure.dpi
+    FigureCanvasSVG(figure)  # texts are measured as SVG has them, whose inch is 72 dots
+    figure.dpi = 72
+    _lay_out(figure)
+    figure.dpi = dpi
+    figure.set_layout_engine(None)
+    figure.savefig(path, format="svg", transparent=True, metadata={"Date": None, "Creator": "sweepbench", "Title": title})
+    figure.savefig(path.with_suffix(".png"), dpi=150, facecolor="white")
+
+
+def _lay_out(figure: Figure) -> None:
+    """Place the axes as a draw would, without drawing."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)

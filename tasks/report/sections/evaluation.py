@@ -18,12 +18,12 @@ def section(source: ReportSource) -> Section | None:
         "Before and after training",
         evaluation_table(source.cells),
         "On held-out data, outside the measured window.",
-        "On held-out data, outside the measured window. Mean over repeats.",
+        "On held-out data, outside the measured window. Means over repeats: geometric, of shares and scores arithmetic.",
     )
 
 
 def evaluation_table(cells: Sequence[Cell]) -> TextTable:
-    """Held-out metrics before and after training, mean over repeats."""
+    """Held-out metrics before and after training, over repeats the mean that the comparison has (`Cell.middle`)."""
     names = dict.fromkeys(key for cell in cells for row in cell.rows for key in row.summary if key.startswith("eval_"))
     metrics = list(dict.fromkeys(name.removeprefix("eval_").rsplit("_", 1)[0] for name in names))
     known = [m for m in metrics if any(cell.mean(f"eval_{m}_{when}") is not None for cell in cells for when in ("before", "after"))]
@@ -37,5 +37,5 @@ def evaluation_table(cells: Sequence[Cell]) -> TextTable:
 
 
 def _evaluated(cell: Cell, name: str) -> str:
-    metric, value = metric_of(name), cell.mean(name)
+    metric, value = metric_of(name), cell.middle(name)
     return number(value, 3) if metric.kind is Kind.NUMBER else quantity(value, metric)

@@ -18,7 +18,8 @@ def section(source: ReportSource) -> Section | None:
     sentence = held_sentence(held)
     text = (
         "From when the first trial took a slot of its pool to when the last one gave it back, without the time between two flows over the "
-        "sweep. Of an attempt that was discarded, because it was disturbed and measured again or failed, nothing counts as measured."
+        "sweep. Of a trial that did not fit, is unsupported or failed nothing counts as measured. Discarded are attempts after which a "
+        "trial was run again, since they were disturbed or failed."
     )
     return Section("held_time", "Where the held time went", [Bullets([f"{sentence[0].upper()}{sentence[1:]}."]), _table(held)], text)
 

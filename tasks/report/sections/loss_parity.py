@@ -8,6 +8,7 @@ from tasks.analysis.cell import Cell
 from tasks.analysis.parity_note import interval, share, signed
 from tasks.report.comparison_table import TextTable
 from tasks.report.section import ReportSource, Section, table_section
+from tasks.report.text_format import listed
 
 ABOUT = (
     "Difference of the loss from that of the reference, over the second half of the steps in common, of equal seeds. Proven: within 0.5 %. "
@@ -17,7 +18,15 @@ ABOUT = (
 
 
 def section(source: ReportSource) -> Section | None:
-    return table_section("loss_parity", "Loss parity", parity_table(source.cells), ABOUT)
+    rates = rates_of(judged(source.cells))
+    said = f" All of this is of learning rate{'s' * (len(rates) > 1)} {listed(rates)}, and says nothing of higher ones." if rates else ""
+    return table_section("loss_parity", "Loss parity", parity_table(source.cells), f"{ABOUT}{said}")
+
+
+def rates_of(cells: Sequence[Cell]) -> list[str]:
+    """The learning rates of these cells, from the lowest up; none of what does not train."""
+    found = {rate for cell in cells if cell.trains and isinstance(rate := cell.trial.parameters.get("learning_rate"), int | float)}
+    return [f"{rate:g}" for rate in sorted(found)]
 
 
 def judged(cells: Sequence[Cell]) -> list[Cell]:

@@ -6,20 +6,23 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from experiments.metrics import Scale, metric_of
 from experiments.stats.loss_spikes import LossSpikes, Rule, find_spikes, rise
-from tasks.analysis.cell import Cell
+from tasks.analysis.cell import Cell, mean_on
 from tasks.analysis.trial_row import TrialRow
 from tasks.report.comparison_table import TextTable
 from tasks.report.section import ReportSource, Section, table_section
-from tasks.report.text_format import OUTCOMES, number, percent, plural
+from tasks.report.text_format import OUTCOMES, number, percent, plural, quantity
 
 ABOUT = (
     "RMS spike: RMS_t of the tensor is at least 2.3. Loss spike: at least two losses above the mean of the 100 before by 3.2 of their "
     "standard deviations; its rise is from that mean. What is at most 10 steps apart is one spike. Explained: an RMS spike began 1 to 8 "
     "steps before. By chance: share of the steps that lie 1 to 8 after an RMS spike, and the chance that so many loss spikes elsewhere "
-    "would seem explained. Loss at the end: mean of the last 100 steps, of fewer than 1000 the last tenth."
+    "would seem explained. Loss at the end: mean of the last 100 steps, of fewer than 1000 the last tenth. Over repeats held-out loss and "
+    "loss at the end are geometric means, as in the table of the comparison."
 )
 END = 100  # steps, at most, whose mean is the loss at the end
+_HELD_OUT = metric_of("eval_loss_after")
 
 
 def section(source: ReportSource) -> Section | None:
@@ -50,8 +53,8 @@ def spike_table(cells: Sequence[Cell]) -> TextTable:
         rises = [rise(row.steps, row.losses, event, result.rule) for row, result in results for event in result.loss]
         spikes = [str(sum(len(result.loss) for _, result in results)), number(max(rises, default=None), 3)]
         rest = [
-            number(cell.mean("eval_loss_after"), 3),
-            number(_mean(float(np.mean(row.losses[-min(END, max(1, row.losses.size // 10)) :])) for row, _ in results), 3),
+            quantity(cell.middle(_HELD_OUT.name), _HELD_OUT),
+            number(mean_on(Scale.LOG, [float(np.mean(row.losses[-min(END, max(1, row.losses.size // 10)) :])) for row, _ in results]), 3),
             str(sum(int((row.steps > after).sum()) for row, _ in results)),
             OUTCOMES.get(cell.outcome, cell.outcome) + ("" if len(results) == 1 else f", {plural(len(results), 'repeat')}"),
         ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tasks.analysis.cell import Cell
 from tasks.report.comparison_table import TextTable
@@ -13,7 +14,8 @@ ABOUT = "Steps after the measured window, traced by torch.profiler, which slows 
 
 
 def section(source: ReportSource) -> Section | None:
-    return table_section("profile", "What ran in the traced steps", profile(source.cells), ABOUT)
+    about = " ".join(filter(None, [ABOUT, _kinds(source.cells)]))
+    return table_section("profile", "What ran in the traced steps", profile(source.cells), about)
 
 
 def profile(cells: Sequence[Cell]) -> TextTable:
@@ -21,7 +23,7 @@ def profile(cells: Sequence[Cell]) -> TextTable:
     header = ["cell", "what ran", "per step", "share", "calls per step", "longest of them"]
     rows = []
     for cell in cells:
-        trace = next((row.profile for row in cell.rows if row.outcome == "ok" and row.profile), None)
+        trace = _trace(cell)
         if not trace:
             continue
         span = float(trace["span_s"])
@@ -30,3 +32,14 @@ def profile(cells: Sequence[Cell]) -> TextTable:
             rows.append([cell.short, group["group"], seconds(spent), percent(spent / span), number(group["calls"], 3), group["top"]])
         rows.append([cell.short, f"nothing ({trace['where']} idle)", seconds(trace["idle_s"]), percent(trace["idle_s"] / span), "–", "–"])
     return TextTable(header, rows, names=2)
+
+
+def _trace(cell: Cell) -> Mapping[str, Any] | None:
+    return next((row.profile for row in cell.rows if row.outcome == "ok" and row.profile), None)
+
+
+def _kinds(cells: Sequence[Cell]) -> str:
+    """Of which kinds the traced steps were, in their order, where steps have kinds; empty where they have none."""
+    traces = [(cell.short, trace) for cell in cells if (trace := _trace(cell))]
+    told = [f"{name} {', '.join(map(str, trace['step_kinds']))}" for name, trace in traces if trace.get("step_kinds")]
+    return f"The kinds of step that were traced, in their order: {'; '.join(told)}." if told else ""

@@ -11,7 +11,8 @@ from tasks.report.text_format import number, quantity
 
 
 def section(source: ReportSource) -> Section | None:
-    rows = [_row(cell, source.elsewhere[cell.trial.cell]) for cell in source.cells if cell.measured and cell.trial.cell in source.elsewhere]
+    elsewhere = source.known.elsewhere
+    rows = [_row(cell, elsewhere[cell.trial.cell]) for cell in source.cells if cell.measured and cell.trial.cell in elsewhere]
     table = TextTable(["cell", "here", "another node of the kind will land in (95 %)", "from"], rows)
     text = "The range for the mean of another node's trials, from how far the nodes that have measured these cells lie apart."
     return table_section("replication", "On another node", table, text)

@@ -12,10 +12,10 @@ from experiments.trial import label
 from tasks.analysis.cell import DEVICES, Cell
 from tasks.analysis.judge_cells import APART, DISTURBED, ONE_BESIDE, ONE_TRIAL, SPREADS_DIFFER, judge_pairs
 from tasks.analysis.same_work import groups_of_work
-from tasks.analysis.waterfall import traced
+from tasks.analysis.waterfall import traced, why_left_out
 from tasks.report.comparison_table import TextTable
 from tasks.report.section import ReportSource, Section, table_section
-from tasks.report.text_format import interval, percent, quantity, seconds, times
+from tasks.report.text_format import interval, listed, percent, quantity, seconds, times
 
 PER_DEVICE = "tflops_per_device"
 EPOCH = "epoch time"
@@ -28,7 +28,7 @@ ABOUT = (
 
 
 def section(source: ReportSource) -> Section | None:
-    return table_section("scaling", "Scaling", scaling(source.cells), ABOUT)
+    return table_section("scaling", "Scaling", scaling(source.cells), " ".join(filter(None, [ABOUT, _not_told(source.cells)])))
 
 
 def scaling(cells: Sequence[Cell]) -> TextTable:
@@ -68,6 +68,13 @@ def _communication(cell: Cell) -> tuple[str, str, str]:
     ranks = row.profile["ranks"]
     found, step = (sum(rank[part] for rank in ranks) / len(ranks) for part in ("communication_s", "step_s"))
     return seconds(alone), f"{seconds(found)}, traced", f"{percent(found / step)}, traced"
+
+
+def _not_told(cells: Sequence[Cell]) -> str:
+    """Of which cells the traced steps would tell of communication, and do not; empty for none."""
+    names = [cell.short for cell in cells if cell.devices > 1 and cell.mean(COMMUNICATION[1]) is None and why_left_out(cell)]
+    why = "those steps are not as many of each kind, or their kinds are not known"
+    return f"What was traced of {listed(names)} is not shown: {why}." if names else ""
 
 
 def scaling_sentences(cells: Sequence[Cell]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from tasks.analysis.held_time import HeldTime
 from tasks.analysis.results import Sweep
 from tasks.report.continued import continued_text
 from tasks.report.provenance import commits_text, ran_at, tree_text
@@ -14,11 +15,11 @@ COMMAND = "Command"
 
 
 def section(source: ReportSource) -> Section:
-    return Section("sweep_facts", "Sweep", [Facts(sweep_facts(source.sweep), code=frozenset({COMMAND}))])
+    return Section("sweep_facts", "Sweep", [Facts(sweep_facts(source.sweep, source.held), code=frozenset({COMMAND}))])
 
 
-def sweep_facts(sweep: Sweep) -> list[tuple[str, str]]:
-    """(name, value); what is not known is left out."""
+def sweep_facts(sweep: Sweep, held: HeldTime | None = None) -> list[tuple[str, str]]:
+    """(name, value); what is not known is left out. `held`: its held time, which tells in how many runs it was measured."""
     plan = sweep.plan
     ended = sum(row.result is not None for row in sweep.rows)
     facts = [
@@ -30,6 +31,7 @@ def sweep_facts(sweep: Sweep) -> list[tuple[str, str]]:
         ("Commits of trials", commits_text(plan)),
         (COMMAND, plan.command),
         ("Continued by", continued_text(plan)),
+        ("Runs", str(held.runs) if held and held.runs and held.runs > 1 else ""),
     ]
     return [(name, value) for name, value in facts if value]
 

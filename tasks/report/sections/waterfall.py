@@ -19,6 +19,7 @@ from tasks.analysis.waterfall import (
     Waterfall,
     traced,
     waterfall_of,
+    why_left_out,
 )
 from tasks.report.comparison_table import TextTable
 from tasks.report.section import Block, Bullets, ReportSource, Section
@@ -79,6 +80,8 @@ def waterfalls(cells: Sequence[Cell]) -> tuple[list[tuple[Cell, Waterfall]], lis
             continue
         if one is not None:
             found.append((cell, one))
+        elif (why := why_left_out(cell)) is not None:
+            problems.append(f"{cell.short}: {why}.")
     return found, problems
 
 

@@ -11,6 +11,7 @@ import pytest
 from cluster.commits.resolve import CommitError
 from cluster.commits.told import check, environment_of, schema_of, told
 from experiments import workloads
+from experiments.chosen import default_values
 from experiments.config.paths import REPOSITORY
 from experiments.trial import Trial
 from tests.tasks.plan_support import make_trial
@@ -50,7 +51,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def trial_of(**parameters: Any) -> Trial:
-    plain = workloads.load("synthetic").Parameters.model_construct().model_dump(mode="json")
+    plain = default_values(workloads.load("synthetic").Parameters)
     return make_trial().model_copy(update={"parameters": {**plain, **parameters}, "commit": "c" * 40, "environment": "other"})
 
 

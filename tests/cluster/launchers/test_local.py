@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -19,8 +20,9 @@ from cluster.launchers.local import LocalLauncher
 from cluster.pools.pool import Pool
 from experiments.trial import Trial
 from tests.contracts import make_trial
+from tests.process_support import commands_of
 
-KEY = "beef000000000001"
+KEY = secrets.token_hex(8)  # whose processes are looked for on the whole machine, where another run of these tests may be
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 SHELL = Pool(name="cpu", device="cpu", address="embedded", python="/bin/sh")
 
@@ -40,7 +42,7 @@ class Programs:
     def sleep(self, attempt: int = 1, before: str = ":") -> Launch:
         """One that does nothing for long, once it is found: while a process changes its program it has no variables, and no mark."""
         launch = self.start(f"{before}; exec sleep 600", attempt)
-        until(lambda: any(found.pid == int(launch.id) and found.cmdline()[:1] == ["sleep"] for found in processes.of_trial(KEY)))
+        until(lambda: any(found.pid == int(launch.id) and command == ["sleep", "600"] for found, command in commands_of(KEY).items()))
         return launch
 
     def end(self, launch: Launch) -> int | None:
@@ -77,7 +79,7 @@ def until(condition: Callable[[], bool]) -> None:
 class Time:
     """Virtual seconds: a sleep of the launcher is over at once, or when `on_sleep` returns."""
 
-    def __init__(self, on_sleep: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, on_sleep: Callable[[], object] = lambda: None) -> None:
         self.now, self.on_sleep = 500.0, on_sleep
 
     def monotonic(self) -> float:
@@ -177,9 +179,12 @@ def test_a_pool_without_a_python_of_its_own_uses_this_one(programs: Programs, mo
 
 def test_a_trial_is_asked_to_end_before_it_is_ended(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
     """And is not waited for longer than it takes."""
-    launch = programs.start("trap 'echo told; exit 5' TERM; echo ready; while :; do sleep 0.01; done")
+    launch = programs.start(
+        "trap 'until [ -e waited ]; do sleep 0.01; done; echo told; exit 5' TERM; echo ready; while :; do sleep 0.01; done"
+    )
     until(lambda: "ready" in programs.log(launch))
-    clock = Time(on_sleep=lambda: over(launch))
+    # Else it might have ended before it is looked at for the first time
+    clock = Time(on_sleep=lambda: ((programs.folder / "waited").touch(), over(launch)))
     monkeypatch.setattr(local, "time", clock)
     programs.launcher.stop(launch, grace_s=5.0)
     assert programs.log(launch)[-1] == "told"

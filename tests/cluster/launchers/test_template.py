@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
@@ -21,6 +23,8 @@ from cluster.launchers.template import Template, TemplateCache, TemplateError
 from cluster.launchers.variant import Variant
 from cluster.pools.pool import Pool
 from cluster.process_marks import MARK, NO_TRIAL
+from cluster.worker import template as template_process
+from cluster.worker import template_imports
 from cluster.worker.fork_server import ForkServer
 from experiments.components import flop_count
 from experiments.trial import Outcome, Trial
@@ -28,7 +32,8 @@ from tests.contracts import make_trial, result_of
 from tests.python_support import run
 
 POOL = Pool(name="cpu", device="cpu", address="embedded")
-FIRST, SECOND, LONG = "beef00000000000a", "beef00000000000b", "beef00000000000c"
+# Their processes are looked for on the whole machine, where another run of these tests may be
+FIRST, SECOND, LONG = (secrets.token_hex(8) for _ in range(3))
 pytestmark = pytest.mark.timeout(240)
 
 
@@ -62,7 +67,8 @@ def template_of(launch: Launch) -> psutil.Process:
     return parent
 
 
-def test_trials_are_forked_and_found_by_their_marks(launcher: LocalLauncher, tmp_path: Path) -> None:
+def test_trials_are_forked_found_by_their_marks_and_outlive_their_template(launcher: LocalLauncher, tmp_path: Path) -> None:
+    """In one test, and so of one template: each takes seconds of CPU time to make its imports."""
     for key in (FIRST, SECOND):
         folder = tmp_path / key
         launch = launcher.start(make_trial(folder, key), folder, 1)
@@ -81,10 +87,12 @@ def test_trials_are_forked_and_found_by_their_marks(launcher: LocalLauncher, tmp
     os.kill(pid, signal.SIGKILL)
     until(lambda: not launcher.status(launch).running)
     assert (launcher.status(launch).exit_code, launcher.status(launch).message) == (-9, "killed by SIGKILL")
+    launcher.stop(launch)
+    outlives_its_template_and_can_be_stopped(launcher, tmp_path)
 
 
-def test_a_trial_outlives_its_template_and_can_be_stopped(launcher: LocalLauncher, tmp_path: Path) -> None:
-    launch = launcher.start(long_trial(tmp_path), tmp_path, 1)
+def outlives_its_template_and_can_be_stopped(launcher: LocalLauncher, tmp_path: Path) -> None:
+    launch = launcher.start(long_trial(tmp_path), tmp_path, 2)
     parent = template_of(launch)
     parent.kill()
     parent.wait(60)
@@ -125,8 +133,11 @@ class Named:
 
     running = True
 
-    def __init__(self, python: str, workload: str, environment: dict[str, str], log: Path, inherited: tuple[int, ...]) -> None:
+    def __init__(
+        self, python: str, workload: str, environment: dict[str, str], log: Path, inherited: tuple[int, ...], left_out: list[str]
+    ) -> None:
         self.environment, self.closed = environment, False
+        self.left_out, self.half_imported = left_out, list[str]()
         self.learnt, self.told = list[str](), list[str]()
 
     def tell(self, modules: list[str]) -> None:
@@ -209,6 +220,63 @@ def test_a_template_of_a_commit_is_told_nothing(tmp_path: Path, monkeypatch: pyt
     of_commit = cache.get(Variant("python", tmp_path), trial, {}, tmp_path / "log")
     same_code = cache.get(Variant("python3"), trial, {}, tmp_path / "log")
     assert (of_commit.told, same_code.told) == ([], ["sympy"])  # type: ignore[attr-defined]
+
+
+def test_what_one_template_imported_half_way_no_later_one_is_taught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first trial would teach it the same again, and every second trial would be a fresh process."""
+    monkeypatch.setattr(template, "Template", Named)
+    trial, cache = make_trial(tmp_path, FIRST), TemplateCache()
+
+    def get(**variant: Any) -> Named:
+        return cache.get(Variant(**{"python": "python", **variant}), trial, {}, tmp_path / "log")  # type: ignore[return-value]
+
+    first = get()
+    first.learnt, first.half_imported = ["sympy", "circular.kernel"], ["circular.entry", "circular.kernel"]
+    assert (first.left_out, get()) == ([], first)
+    cache.drop(first)  # type: ignore[arg-type]
+    cache.drop(None)
+    second = get()
+    assert second is not first and (second.left_out, second.told) == (["circular.entry", "circular.kernel"], ["sympy"])
+    second.half_imported = ["circular.lowering"]
+    cache.drop(second)  # type: ignore[arg-type]
+    assert get().left_out == ["circular.entry", "circular.kernel", "circular.lowering"]
+    assert get(python="python3", tree=tmp_path).left_out == [], "the code of an earlier commit would end at such an argument"
+
+
+def test_a_template_that_forks_no_more_says_what_it_imported_half_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(template_imports, "_half_imported", {"circular.entry": "circular.entry was imported half-way (KeyError: 1)"})
+    monkeypatch.setattr(template_imports.threading, "active_count", lambda: 1)  # other tests' libraries leave threads in this process
+    ours, theirs = socket.socketpair()
+    monkeypatch.setattr(template.socket, "socketpair", lambda: (ours, theirs.dup()))
+    monkeypatch.setattr(template.subprocess, "Popen", lambda *_, **__: SimpleNamespace(poll=lambda: None))
+    one = Template(sys.executable, "bert", {}, tmp_path / "log")
+    monkeypatch.setattr(one, "_ready", True)
+    server = ForkServer()
+    server.serve_launcher(theirs)
+    (connection,) = server._connections
+    server._start(connection, {})
+    with pytest.raises(TemplateError, match=r"^circular.entry was imported half-way \(KeyError: 1\)$"):
+        one.fork([], {}, tmp_path / "log")
+    assert one.half_imported == ["circular.entry"]
+    theirs.close()
+
+
+def test_a_template_leaves_out_what_it_is_told_before_it_imports_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(template.subprocess, "Popen", lambda arguments, **_: (started.append(arguments), SimpleNamespace(poll=lambda: 0))[1])
+        for names in ([], ["circular.entry", "circular.kernel"]):
+            Template("python", "bert", {}, tmp_path / "log", left_out=names).close()
+    done: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr(template_process, "ForkServer", lambda: SimpleNamespace(serve_launcher=lambda channel: None, run=lambda: None))
+    monkeypatch.setattr(template_process.socket, "socket", lambda fileno: None)
+    monkeypatch.setattr(template_process, "leave_out", lambda names: done.append(("leave out", names)))
+    monkeypatch.setattr(template_process, "import_modules", lambda names: done.append(("import", names[-1:])))
+    for arguments in started:
+        monkeypatch.setattr(sys, "argv", arguments[2:])
+        template_process.main()
+    imported = ("import", ["experiments.workloads.bert"])
+    assert done == [("leave out", []), imported, ("leave out", ["circular.entry", "circular.kernel"]), imported]
 
 
 def test_what_one_template_learns_another_imports_before_its_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

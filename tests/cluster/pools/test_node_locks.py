@@ -43,7 +43,7 @@ def test_a_place_is_waited_for_and_comes_back_when_its_holder_is_killed() -> Non
 
         with NodeLocks(pool(), 1, 1, threading.Event(), busy=kill):
             assert waited.is_set()  # it was held by a pool of another name that is the same machine
-            assert holder.wait(10) == -signal.SIGKILL
+            assert holder.wait(60) == -signal.SIGKILL
     finally:
         holder.kill()
         holder.communicate()

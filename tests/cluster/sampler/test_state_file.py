@@ -46,6 +46,6 @@ def test_without_a_file_or_a_window_there_is_no_state(tmp_path: Path) -> None:
 def test_a_changed_line_is_named(tmp_path: Path) -> None:
     write(tmp_path, 1, 1000)
     path = tmp_path / "device_state.jsonl"
-    path.write_text(path.read_text().replace("1000", "1900", 1))
+    path.write_text(path.read_text().replace('"sm_mhz":1000', '"sm_mhz":1900', 1))
     with pytest.raises(JournalError, match=r"device_state.jsonl, line 3: checksum"):
         read_state(tmp_path, 1, STEPS)

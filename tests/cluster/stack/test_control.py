@@ -19,6 +19,7 @@ from cluster.stack.components import Component, get
 from cluster.stack.errors import StackError
 from cluster.stack.guard import allowed
 from cluster.stack.settings import Settings
+from tests.ports_support import free_ports
 
 # Serves HTTP, and has a child in a session of its own, as Ray's and Prefect's servers may
 SERVER = (
@@ -27,13 +28,6 @@ SERVER = (
     "http.server.HTTPServer(('127.0.0.1', int(sys.argv[1])), http.server.SimpleHTTPRequestHandler).serve_forever()\n"
 )
 DIES = "import sys; print('no space left'); sys.exit(3)"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def runs(member: psutil.Process) -> bool:
@@ -49,7 +43,7 @@ class Stack:
 
     def __init__(self, root: Path) -> None:
         self.root, self.said = root, list[str]()
-        self.first, self.second = free_port(), free_port()
+        self.first, self.second = free_ports(2)
         self.code = {"mlflow": SERVER, "worker": SERVER}
 
     def components(self, settings: Settings) -> list[Component]:
@@ -63,7 +57,7 @@ class Stack:
             answers=lambda _: get(f"http://127.0.0.1:{port}/")[0] == 200,
             ports={name: port},
             needs=needs,
-            start_timeout_s=30.0,
+            start_timeout_s=120.0,
             stop_grace_s=3.0,
         )
 

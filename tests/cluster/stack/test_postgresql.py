@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import pwd
 import stat
-import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from sqlalchemy.engine import make_url
 
-from cluster.stack import control, postgresql, prefect_server, settings
+from cluster.stack import control, postgresql, settings
 from cluster.stack.components import Component, components
 from cluster.stack.errors import StackError
 from cluster.stack.settings import PORTS, POSTGRESQL, Settings
@@ -178,25 +176,3 @@ def test_a_link_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "own").symlink_to(tmp_path / "theirs")
     with pytest.raises(StackError, match="own is not a folder of ours; remove it, ONE needs it"):
         control._make_folder(Component("one", "ONE", [], lambda _: True, folder=tmp_path / "own"))
-
-
-@pytest.mark.parametrize(
-    ("database", "variable", "copied"), [(None, None, True), ("postgresql://x", None, False), (None, "postgresql://y", False)]
-)
-def test_prefect_gets_the_database_and_no_copy_of_sqlites(
-    database: str | None, variable: str | None, copied: bool, tmp_path: Path, monkeypatch: Any
-) -> None:
-    name = "PREFECT_SERVER_DATABASE_CONNECTION_URL"
-    monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
-    monkeypatch.setenv(name, variable or "")
-    if variable is None:
-        monkeypatch.delenv(name)
-    copies: list[Path] = []
-    monkeypatch.setattr(prefect_server, "PREFECT", SimpleNamespace(copy=copies.append))
-    stands_in: dict[str, Any] = {"uvicorn": {"run": lambda *_, **__: None}, "prefect.server.api.server": {"create_app": lambda **_: None}}
-    for module, members in stands_in.items():
-        monkeypatch.setitem(sys.modules, module, SimpleNamespace(**members))
-    monkeypatch.setattr(os, "umask", lambda _: 0)
-    prefect_server.main(4200, database)
-    assert os.environ.get(name) == (database or variable)
-    assert copies == ([tmp_path / "prefect.db"] if copied else [])

@@ -82,29 +82,63 @@ def test_where_segments_grow_the_wait_for_the_allocator_is_within_that_for_launc
     assert {**rank, "launch_s": 0.0, "allocator_s": 0.0} == {"rank": 0, **PARTS, "launch_s": 0.0, "allocator_s": 0.0}
 
 
+def of_kinds(setting: Setting, monkeypatch: pytest.MonkeyPatch, kinds: str, rounds: int = 1) -> None:
+    """Steps of these kinds, a letter each, in their order from the first on; and what a workload says of them."""
+    order = iter(kinds)
+    monkeypatch.setattr(setting.train_step, "step_kind", lambda batch: next(order))
+    monkeypatch.setattr(synthetic.Synthetic, "steps_alike", False, raising=False)
+    monkeypatch.setattr(synthetic.Synthetic, "steps_per_round", rounds, raising=False)
+
+
 @pytest.mark.parametrize(
-    ("alike", "per_round", "known", "says"),
+    ("kinds", "rounds", "counted", "traced"),
     [
-        (False, 3, True, ""),
-        (False, 2, False, "; profile_steps=3 are a whole round"),
-        (False, 1, False, ""),
-        (True, 2, True, ""),
+        ("aaaaaaaaa" + "aaaa", 1, 3, "aaaa"),
+        ("abbaabbaa" + "bba", 2, 2, "bba"),  # the window ends within a round, whose second step does not count
+        ("abbaabbaa" + "bbaab", 2, 4, "bbaab"),
+        ("abccabbca" + "bac" + "cab", 3, 3, "ccab"),  # not "bacc": what follows the window is a round, and its first step would not count
+    ],
+)
+def test_the_traced_steps_that_count_are_whole_rounds(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, kinds: str, rounds: int, counted: int, traced: str
+) -> None:
+    """The first of the trace does not count, and each round has an order of its own."""
+    of_kinds(setting, monkeypatch, kinds, rounds)
+    monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
+    parts = StepParts(**{**PARTS, "steps": counted})
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({"where": "device"}, parts))
+    window = setting.run(profile_steps=counted + 1, evaluate=False)
+    assert window["profile"]["step_kinds"] == list(traced) and "ranks" in window["profile"]
+    assert setting.train_step.steps == list(range(1, len(kinds) + 1)) and window["last_measured_step"] == 3 + STEPS
+    assert [note["text"] for note in setting.world.of("note")] == [f"{counted + 1} more steps were traced into trace.json.gz"]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "rounds", "profile_steps", "known", "says"),
+    [
+        ("abcabcabc" + "aacb", 1, 4, True, ""),  # drawn without balance, and by chance one of each
+        ("abcabcabc" + "abba", 1, 4, False, ""),
+        ("abcabcabc" + "abab", 1, 4, False, ""),  # the third kind was measured, and is not among the traced
+        ("abcabcabc" + "abcabc", 3, 3, False, "; profile_steps=4 are a whole round"),
+        ("abcabcabc" + "abcabc", 3, 1, False, "; profile_steps=4 are a whole round"),
+        ("abcabcabc" + "abcacc", 3, 4, False, ""),  # no round, whatever the workload says
+        (None, 3, 4, False, ""),  # a workload that does not tell its kinds
     ],
 )
 def test_steps_that_are_not_the_mix_that_the_flops_are_of_have_no_parts(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch, alike: bool, per_round: int, known: bool, says: str
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, kinds: str | None, rounds: int, profile_steps: int, known: bool, says: str
 ) -> None:
-    """Of four traced steps, three count."""
-    monkeypatch.setattr(synthetic.Synthetic, "steps_alike", alike, raising=False)
-    monkeypatch.setattr(synthetic.Synthetic, "steps_per_round", per_round, raising=False)
+    of_kinds(setting, monkeypatch, kinds or "", rounds)
+    if kinds is None:
+        monkeypatch.setattr(setting.train_step, "step_kind", lambda batch: None)
+    parts = StepParts(**{**PARTS, "steps": max(1, profile_steps - 1)})
     monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
-    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({"where": "device"}, StepParts(**PARTS)))
-    window = setting.run(profile_steps=4, evaluate=False)
-    assert ("ranks" in window["profile"]) == known
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({"where": "device"}, parts))
+    window = setting.run(profile_steps=profile_steps, evaluate=False)
+    assert ("ranks" in window["profile"]) == known and ("step_kinds" in window["profile"]) == (kinds is not None)
     notes = [note["text"] for note in setting.world.of("note")]
-    assert notes[1:] == (
-        [] if known else [f"what the traced steps reached is not known: steps differ in kind, and FLOPs are of their mix{says}"]
-    )
+    why = f"they are not as many of each kind of step, and FLOPs are of the mix of all kinds{says}"
+    assert notes[1:] == ([] if known else [f"what the traced steps reached is not known: {why}"])
 
 
 @pytest.fixture
@@ -119,29 +153,46 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 REPLAYS, LAUNCHED = TracedProducts(3.0, ()), TracedProducts(2.0, ())
 
 
-@pytest.mark.parametrize(("alike", "rounds", "more"), [(True, 1, [14, 15]), (False, 3, [14, 15, 16, 17])])
+@pytest.mark.parametrize(
+    ("kinds", "profile_steps", "traced", "again"),
+    [
+        ("", 4, [10, 11, 12, 13], [14, 15]),
+        ("abcbcacabbcaacbbac", 4, [12, 13, 14, 15], [18, 19, 20, 21]),
+    ],
+)
 def test_of_recorded_steps_the_products_are_those_of_steps_without_their_graphs(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch, given: list[Any], alike: bool, rounds: int, more: list[int]
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, given: list[Any], kinds: str, profile_steps: int, traced: list[int], again: list[int]
 ) -> None:
     """Replays have no operators. A round of steps counts, after a first one that does not."""
-    monkeypatch.setattr(synthetic.Synthetic, "steps_alike", alike, raising=False)
-    monkeypatch.setattr(synthetic.Synthetic, "steps_per_round", rounds, raising=False)
+    if kinds:
+        of_kinds(setting, monkeypatch, kinds + "cab", 3)
     read: list[tuple[Path, int]] = []
 
     def read_trace(path: Path, samples: list[int]) -> ReadTrace:
-        read.append((path, len(samples)))
+        read.append((path, setting.train_step.steps[-1]))
+        assert setting.train_step.steps[-len(samples) :] == (again if len(read) > 1 else traced)
         return ReadTrace({"number": len(read)}, StepParts(**PARTS), LAUNCHED if len(read) > 1 else REPLAYS)
 
     monkeypatch.setattr(profile, "read_trace", read_trace)
     setting.train_step.recorded = True
-    window = setting.run(profile_steps=3 if rounds > 1 else 4, evaluate=True)
-    steps = [number - (rounds > 1) for number in more]
-    assert given == [[LAUNCHED]] and [count for _, count in read] == [3 if rounds > 1 else 4, len(more)]
+    window = setting.run(profile_steps=profile_steps, evaluate=True)
+    assert given == [[LAUNCHED]] and [last for _, last in read] == [traced[-1], again[-1]]
     assert read[0][0].parent == setting.folder != read[1][0].parent, "the replays' trace alone is kept"
     assert window["profile"]["number"] == 1, "what the time went to is told of the replays"
-    assert setting.train_step.steps[-len(more) :] == steps
     assert setting.world.after("phase rates")[:3] == ["synchronize", "graphs left out", "begin"]
     assert setting.world.log.index("graphs left out") > max(at for at, what in enumerate(setting.world.log) if what == "phase evaluate")
+
+
+def test_products_of_steps_that_are_not_the_mix_are_not_taken_for_it(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, given: list[Any]
+) -> None:
+    """Of kinds that are drawn without balance the first trace may have one of each; the second has one step that counts."""
+    of_kinds(setting, monkeypatch, "abcabcabc" + "aacb" + "cb")
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({}, StepParts(**PARTS), LAUNCHED))
+    setting.train_step.recorded = True
+    assert "ranks" in setting.run(profile_steps=4, evaluate=False)["profile"] and given == [[]]
+    said = "matrix products of recorded steps: not known: they are not as many of each kind of step, and FLOPs are of the mix of all kinds"
+    assert said in [note["text"] for note in setting.world.of("note")]
 
 
 @pytest.mark.parametrize("where", ["memory", "step", "trace"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from experiments.config.paths import REPOSITORY
 from experiments.trial import Trial
 from tests.contracts import make_trial
 
-KEY = "ab12000000000001"
+KEY = secrets.token_hex(8)  # whose processes are looked for on the whole machine, where another run of these tests may be
 DEADLINE_S = 60.0
 WORKER = """
 import os, sys, time
@@ -48,6 +49,12 @@ def until(holds: Callable[[], Any]) -> Any:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     return answer
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sampler that is waited for too briefly is killed, and what it writes or undoes at its end is then missing."""
+    monkeypatch.setattr(device_sampler, "END_S", DEADLINE_S)
 
 
 def samplers(folder: Path) -> list[psutil.Process]:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.python_support import run
+from tests.python_support import Forks, forks_of
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """As a template is when it begins: with the module that imports the others, and torch, which that imports."""
+    with forks_of("cluster.worker.template_imports", folder=tmp_path_factory.mktemp("template")) as made:
+        yield made
 
 
 @pytest.fixture
@@ -26,7 +34,7 @@ def package(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_lesson_lists_modules_in_the_order_in_which_their_imports_began(package: Path) -> None:
+def test_a_lesson_lists_modules_in_the_order_in_which_their_imports_began(template: Forks, package: Path) -> None:
     code = """
 from cluster.worker.template_imports import Lesson
 lesson = Lesson()
@@ -34,7 +42,7 @@ import circular.entry
 print(*lesson.modules)
 """
     names = [f"circular{name}" for name in ("", ".entry", ".lowering", ".kernel_a", ".kernel_b", ".codegen")]
-    assert run(code, path=package) == [" ".join(names)]
+    assert template.run(code, path=package) == [" ".join(names)]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +58,7 @@ print(*lesson.modules)
     ],
     ids=["as a trial did", "by name"],
 )
-def test_nothing_is_forked_once_a_package_was_imported_half_way(package: Path, names: str, known: str, why: str) -> None:
+def test_nothing_is_forked_once_a_package_was_imported_half_way(template: Forks, package: Path, names: str, known: str, why: str) -> None:
     code = """
 import sys
 from cluster.worker.template_imports import import_modules, spoiled
@@ -59,11 +67,27 @@ import circular.entry
 print(*sys.modules["circular.lowering"].known)
 print(spoiled())
 """
-    found, problem = run(code, names, path=package)
+    found, problem = template.run(code, names, path=package)
     assert (found, problem[: len(why)]) == (known, why)
 
 
-def test_who_asks_whether_a_module_is_there_has_not_begun_to_import_it() -> None:
+def test_what_was_imported_half_way_is_left_out_by_the_next_template_and_whole_in_its_trial(template: Forks, package: Path) -> None:
+    code = """
+import sys
+from cluster.worker.template_imports import half_imported, import_modules, leave_out, spoiled
+leave_out(sys.argv[1].split())
+import_modules([f"circular.{name}" for name in ("codegen", "entry", "kernel_a", "kernel_b", "lowering")])
+print(*half_imported())
+print(spoiled() is None, "circular.lowering" in sys.modules)
+import circular.entry
+print(*sys.modules["circular.lowering"].known)
+"""
+    half, first, _ = template.run(code, "", path=package)
+    assert (half, first) == ("circular.codegen", "False True")
+    assert template.run(code, half, path=package) == ["", "True True", "a b"]
+
+
+def test_who_asks_whether_a_module_is_there_has_not_begun_to_import_it(template: Forks) -> None:
     code = """
 import importlib.util
 from cluster.worker.template_imports import Lesson
@@ -72,11 +96,11 @@ importlib.util.find_spec("colorsys")
 import sched, colorsys
 print([name for name in lesson.modules if name in ("sched", "colorsys")])
 """
-    assert run(code) == ["['sched', 'colorsys']"]
+    assert template.run(code) == ["['sched', 'colorsys']"]
 
 
 @pytest.mark.parametrize("error", ["", "    raise ImportError('no device') from error\n"], ids=["as it is", "as another error"])
-def test_a_module_that_is_not_there_or_asks_for_a_device_spoils_nothing(tmp_path: Path, error: str) -> None:
+def test_a_module_that_is_not_there_or_asks_for_a_device_spoils_nothing(template: Forks, tmp_path: Path, error: str) -> None:
     """Also after it imported others of its package: they are whole, and the trial imports it anew."""
     (tmp_path / "asks").mkdir()
     (tmp_path / "asks" / "__init__.py").touch()
@@ -89,10 +113,10 @@ from cluster.worker.template_imports import import_modules, spoiled
 import_modules(["asks.for_a_device", "made_by_a_trial.kernel"])
 print("asks.helper" in sys.modules, "asks.for_a_device" in sys.modules, spoiled())
 """
-    assert run(code, path=tmp_path) == ["True False None"]
+    assert template.run(code, path=tmp_path) == ["True False None"]
 
 
-def test_inductor_knows_every_matrix_product_where_there_is_a_gpu() -> None:
+def test_inductor_knows_every_matrix_product_where_there_is_a_gpu(template: Forks) -> None:
     """There its modules import each other in another way. Those that a trial had imported were once imported by name: without a lowering
     for bmm, every trial with stock attention crashed that was compiled in a process forked then."""
     learn = """
@@ -112,12 +136,12 @@ from torch._inductor.lowering import lowerings
 aten = torch.ops.aten
 print([op in lowerings for op in (aten.mm.default, aten.bmm.default, aten.baddbmm.default, aten.convolution.default)], spoiled())
 """
-    (modules,) = run(learn)
+    (modules,) = template.run(learn)
     assert json.loads(modules).index("torch._inductor.lowering") < json.loads(modules).index("torch._inductor.kernel.bmm")
-    assert run(code, told=modules) == ["[True, True, True, True] None"]
+    assert template.run(code, told=modules) == ["[True, True, True, True] None"]
 
 
-def test_a_template_with_a_thread_or_an_open_device_forks_nothing() -> None:
+def test_a_template_with_a_thread_or_an_open_device_forks_nothing(template: Forks) -> None:
     code = """
 import threading, torch
 from cluster.worker.template_imports import import_modules, spoiled
@@ -130,10 +154,10 @@ event.set(), thread.join()
 torch.cuda.is_initialized = lambda: True
 print(spoiled())
 """
-    assert run(code) == ["None", "an import has started a thread (pool)", "an import has initialised CUDA"]
+    assert template.run(code) == ["None", "an import has started a thread (pool)", "an import has initialised CUDA"]
 
 
-def test_imports_get_no_device_and_what_fails_is_left_to_the_trials(tmp_path: Path) -> None:
+def test_imports_get_no_device_and_what_fails_is_left_to_the_trials(template: Forks, tmp_path: Path) -> None:
     (tmp_path / "asks_for_a_device.py").write_text("import torch.cuda\ntorch.cuda._lazy_init()\n")
     (tmp_path / "harmless.py").write_text("")
     code = """
@@ -142,10 +166,10 @@ from cluster.worker.template_imports import import_modules
 import_modules(["asks_for_a_device", "harmless", "torchao"])
 print("harmless" in sys.modules, "asks_for_a_device" in sys.modules, "torchao" in sys.modules)
 """
-    assert run(code, path=tmp_path) == ["True False False"]
+    assert template.run(code, path=tmp_path) == ["True False False"]
 
 
-def test_the_compiler_is_imported_in_the_template_and_starts_nothing_there() -> None:
+def test_the_compiler_is_imported_in_the_template_and_starts_nothing_there(template: Forks) -> None:
     """Its processes start with the first compilation, in the trial. Importing it there would take each compiled trial seconds."""
     code = """
 import os, sys, psutil
@@ -160,10 +184,10 @@ if pid == 0:
     os._exit(0)
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
-    assert run(code) == ["True None []", "[3.0, 3.0]", "0"]
+    assert template.run(code) == ["True None []", "[3.0, 3.0]", "0"]
 
 
-def test_what_inductor_hashes_of_torch_is_hashed_in_the_template_and_not_in_its_trials() -> None:
+def test_what_inductor_hashes_of_torch_is_hashed_in_the_template_and_not_in_its_trials(template: Forks) -> None:
     code = """
 import os, sys
 from cluster.worker.template_imports import import_modules, spoiled
@@ -180,4 +204,4 @@ if pid == 0:
     os._exit(0)
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
-    assert run(code) == ["False", "32 None", "0"]
+    assert template.run(code) == ["False", "32 None", "0"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from itertools import product
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cluster.pools.pool import load_pools
-from experiments.spec.load import load_suite
+from experiments.spec.load import list_suites, load_profiles, load_suite
 from experiments.spec.matrix import expand
 from experiments.spec.schema import Suite
 from tests.experiments.spec.suite_helpers import workshop
@@ -70,3 +71,18 @@ def test_the_first_cell_of_flavas_settings_is_their_reference() -> None:
     """So loss parity costs no trials of its own. It computes both passes apart, as the document does."""
     cells = expand(load_suite("flava", profile="settings", pools=load_pools()))
     assert [(cell.parameters["passes"], cell.repeats, cell.reference) for cell in cells] == [("apart", 3, False), ("together", None, False)]
+
+
+NUMBERS = {"two": 2, "four": 4, "eight": 8}
+
+
+@pytest.mark.parametrize("name", [info.name for info in list_suites()])
+def test_a_caption_states_no_machine_and_no_number_of_devices_that_a_sweep_of_the_profile_may_not_have(name: str) -> None:
+    """It stands on pages of sweeps on other machines, and of parts of a profile (`--only devices=...`). The page names the devices."""
+    for profile, suite in load_profiles(name, pools=load_pools()).items():
+        for caption in (suite.description, suite.report.title or ""):
+            told = f"{name}, {profile}: {caption}"
+            assert "this machine" not in caption, told
+            assert not re.search(r"\d GB\b", caption) or "meant for" in caption or "chosen for" in caption, told
+            numbers = {NUMBERS[word.lower()] for word in re.findall(rf"\b({'|'.join(NUMBERS)}) GPUs", caption, re.IGNORECASE)}
+            assert numbers <= {suite.fixed.get("devices")} and not (numbers and "devices" in suite.axes), told

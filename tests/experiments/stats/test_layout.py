@@ -153,10 +153,17 @@ def test_a_single_trial_is_unbounded_unless_its_spread_is_known() -> None:
     rows: list[list[float | None]] = [[0.0, None], [0.5, 0.52], [0.5, 0.48], [0.6, 0.6]]
     unknown = in_rounds(rows).difference(1, 0)  # type: ignore[arg-type]
     assert (unknown.low, unknown.high, unknown.se, unknown.n) == (-math.inf, math.inf, math.inf, 1)
-    known = in_rounds(rows, known=Spread(0.03, 8)).difference(1, 0)  # type: ignore[arg-type]
+    known = in_rounds(rows, known={0: Spread(0.03, 8)}).difference(1, 0)  # type: ignore[arg-type]
     assert known.se > 0.03 and known.df > 8, "its own error besides that of the other side"
-    bare = in_rounds([[0.0], [0.5]], known=Spread(0.03, 8)).difference(1, 0)
+    bare = in_rounds([[0.0], [0.5]], known={0: Spread(0.03, 8), 1: Spread(0.03, 8)}).difference(1, 0)
     assert (bare.se, bare.df) == (pytest.approx(0.03 * math.sqrt(2)), pytest.approx(8))
+
+
+def test_single_trials_of_two_spreads_each_bring_their_own() -> None:
+    found = in_rounds([[0.0], [0.5], [0.7]], known={0: Spread(0.03, 8), 1: Spread(0.04, 5)})
+    apart = found.difference(1, 0)
+    assert (apart.se, apart.df) == (pytest.approx(0.05), pytest.approx(0.05**4 / (0.03**4 / 8 + 0.04**4 / 5)))
+    assert math.isinf(found.difference(2, 0).se), "of the third nothing is known"
 
 
 def test_what_the_steps_show_is_a_floor() -> None:
@@ -266,7 +273,7 @@ def test_trials_that_nothing_is_beside_do_not_count(hosts: Sequence[str], counte
 
 
 def test_cells_of_two_hosts_are_not_compared() -> None:
-    layout = on_hosts(["aaa", "bbb"], noise=random_rows(7, 2, 3, 0.0005), known=Spread(0.001, 20))
+    layout = on_hosts(["aaa", "bbb"], noise=random_rows(7, 2, 3, 0.0005), known=dict.fromkeys((0, 1), Spread(0.001, 20)))
     found = layout.difference(1, 0)
     assert (found.low, found.high, found.se) == (-math.inf, math.inf, math.inf)
     assert found.value == pytest.approx(HOST, abs=0.002), "the plain difference, which says nothing"

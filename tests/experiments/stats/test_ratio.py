@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments.stats.estimate import Estimate, percentile
+from experiments.stats.estimate import Estimate, estimate_from_log, percentile
 from experiments.stats.verdict import Verdict, among_many, benjamini_hochberg, verdict
 
 T_1, T_2, T_12 = 12.706204736, 4.302652730, 2.178812830  # two-sided 95 % quantiles of Student's t with 1, 2 and 12 degrees of freedom
@@ -22,6 +22,18 @@ def test_relative_and_p_value_of_an_estimate() -> None:
     assert Estimate(math.exp(Z * 0.04), 1.0, 1.2, 0.04, math.inf).p_value == pytest.approx(0.05)
     assert (Estimate(1.0, 1, 1, 0, 3).p_value, Estimate(1.1, 1, 1, 0, 3).p_value) == (1.0, 0.0)
     assert Estimate(1.0, 1, 1, 0, 3).n == 1
+
+
+def test_the_inverse_of_a_comparison() -> None:
+    ratio = estimate_from_log(math.log(1.25), 0.01, 5, 3, 0.95)
+    inverse = ratio.inverse()
+    assert (inverse.value, inverse.low, inverse.high) == (pytest.approx(0.8), 1 / ratio.high, 1 / ratio.low)
+    assert (inverse.se, inverse.df, inverse.n, inverse.linear) == (0.01, 5, 3, False)
+    assert inverse.p_value == pytest.approx(ratio.p_value, rel=1e-9)
+    unknown = estimate_from_log(math.log(1.25), math.inf, 1, 1, 0.95).inverse()
+    assert (unknown.value, unknown.low, unknown.high) == (pytest.approx(0.8), 0.0, math.inf)
+    linear = Estimate(0.5, 0.25, 1.0, 0.125, 5, 3, linear=True)
+    assert linear.inverse() == Estimate(-0.5, -1.0, -0.25, 0.125, 5, 3, linear=True)
 
 
 def test_percentiles_lie_between_order_statistics() -> None:

@@ -31,17 +31,15 @@ def test_steady_state_ignores_single_slow_steps() -> None:
     assert found.start == 0
 
 
-@pytest.mark.parametrize("shape", ["drift", "late shift", "short"])
+@pytest.mark.parametrize("shape", ["drift", "late shift"])
 def test_steady_state_says_when_it_never_settles(shape: str) -> None:
     times = 0.1 * (1 + 0.02 * np.random.default_rng(8).normal(size=100))
     if shape == "drift":
         times *= np.linspace(1, 1.5, 100)
-    elif shape == "late shift":
-        times[70:] *= 1.3
     else:
-        times = times[:7]
+        times[70:] *= 1.3
     found = steady_state(times)
-    assert not found.settled
+    assert found.settled is False
     assert found.start is None
 
 
@@ -120,7 +118,7 @@ def test_steady_state_drops_nothing_for_less_than_two_percent() -> None:
 
 
 def test_steady_state_of_few_steps_takes_them_one_by_one_or_two_by_two() -> None:
-    assert steady_state([0.1] * 7) == Steady(False, None, None)
+    assert steady_state([0.1] * 7) == Steady(None, None, None), "too few to tell"
     assert steady_state([0.5] * 8) == Steady(True, 0, 0.0)
     assert steady_state([0.5] * 3 + [0.25] * 12).start == 3
     assert steady_state([0.5] * 3 + [0.25] * 13).start == 4

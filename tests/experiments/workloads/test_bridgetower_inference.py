@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def test_a_trial_infers_and_does_not_train(tmp_path: Path, data: DataSource) -> 
     losses = [step["loss"] for step in journal.steps]
     assert losses[:4] == pytest.approx(GOLDEN, abs=1e-4)
     steps = [step for step in journal.steps if step["measured"]]
-    assert len(steps) == 20 and all(step["optimizer_s"] < 0.1 * step["total_s"] for step in steps)
+    assert len(steps) == 20 and statistics.median(step["optimizer_s"] / step["total_s"] for step in steps) < 0.01, "there is no update"
 
     window = journal.window
     assert window is not None and window["trains"] is False

@@ -117,6 +117,24 @@ def test_what_the_time_does_not_hold_waits_for_the_next_run(machine: Machine) ->
     assert "--budget: 19s is too short for any trial that is left" in short.output
 
 
+def test_sweeps_that_are_named_run_alone_in_the_order_in_which_they_are(machine: Machine) -> None:
+    machine.file.write_text(TWO + "  - {suite: synthetic, profile: tune, rounds: {most: 1}, to: docs/results/third, name: third}\n")
+    tune, smoke = "--sweep=synthetic-tune", "--sweep=synthetic-smoke"
+    done = machine(tune, smoke, "--budget", "75s")  # 65 s of them for trials
+    assert (done.exit_code, machine.counts) == (0, [("tune", 3)]), done.output
+    told = done.stderr.replace("\n", "")
+    assert f"go on with it: sweep campaign {machine.file} --sweep synthetic-tune --sweep synthetic-smoke" in told
+    assert f"write its pages: sweep campaign {machine.file} --publish" in told
+    assert machine(tune, smoke).exit_code == 0 and machine.counts == [("tune", 1), ("smoke", 1)]
+    assert list(CampaignStore("two").load().sweeps) == ["synthetic-tune", "synthetic-smoke"], "of the same campaign"
+    assert machine().exit_code == 0 and [profile for profile, _ in machine.counts] == ["tune"], "the third is left"
+    wrong = machine("--sweep", "synthetic-smok")
+    assert wrong.exit_code == 1 and machine.ran == []
+    assert "--sweep: synthetic-smok: is no sweep of campaign two; did you mean 'synthetic-smoke'?" in wrong.output.replace("\n", "")
+    page = machine(smoke, "--publish")
+    assert page.exit_code == 1 and "leave it out: a page has all sweeps of its folder" in page.output.replace("\n", "")
+
+
 def test_a_sweep_leaves_what_is_over_of_a_run_to_the_next_and_goes_on_in_another_run(machine: Machine) -> None:
     machine.file.write_text(
         TWO.replace(
@@ -131,7 +149,7 @@ def test_a_sweep_leaves_what_is_over_of_a_run_to_the_next_and_goes_on_in_another
     assert "45s a run" in machine("--plan").stdout
     machine.file.write_text(machine.file.read_text().replace("per_run: 45s", "per_run: 5s, set: {measure_s: 30}"))
     done = machine("--state", "other")
-    assert done.exit_code == 1 and "sweeps[0].per_run: is 5s, and its shortest trial is expected to take 30 s" in done.output
+    assert done.exit_code == 1 and "per_run of first: is 5s, and its shortest trial is expected to take 30 s" in done.output
 
 
 def test_a_sweep_that_this_run_is_too_short_for_does_not_keep_the_others_from_it(machine: Machine) -> None:
@@ -265,7 +283,7 @@ def test_a_budget_in_which_no_trial_fits_is_refused_before_anything_starts(machi
     machine.file.write_text(TWO.replace("budget: 3m", "budget: 5s, set: {measure_s: 30}"))
     done = machine()
     assert done.exit_code == 1 and machine.ran == []
-    assert "sweeps[0].budget: is 5s, and its shortest trial is expected to take 30 s; give synthetic-smoke more time" in done.output
+    assert "budget of synthetic-smoke: is 5s, and its shortest trial is expected to take 30 s; give it more time" in done.output
     assert CampaignStore("two").load().sweeps == {}
 
 

@@ -19,6 +19,7 @@ from flows.cli import open_page, ui
 from tasks.sweep.store import StoreError
 from tasks.tracking.client import connect
 from tests.flows.cli.test_show import Page
+from tests.ports_support import free_port
 from tests.tasks.plan_support import SWEEP_ID, make_plan, make_trial, saved
 
 
@@ -32,12 +33,6 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
     monkeypatch.setattr(ui.os, "execv", lambda program, words: found.append(words))
     monkeypatch.setattr(ui, "_open_once_up", lambda health, page: found.append(page))
     return found
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_it_leads_to_the_charts_of_the_newest_sweep(started: list[Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -12,6 +11,7 @@ import pytest
 from experiments.config.errors import ConfigError
 from flows.runtime import prefect_api
 from flows.runtime.prefect_api import PrefectAway, check, not_needed_at_the_end
+from tests.ports_support import free_port
 
 
 class ConnectError(Exception):
@@ -22,9 +22,7 @@ class ConnectError(Exception):
 
 @pytest.fixture
 def closed() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{probe.getsockname()[1]}/api"
+    return f"http://127.0.0.1:{free_port()}/api"
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from experiments.stats.spread import Spread
 from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
-from tasks.analysis.cell import is_number, numbers
+from tasks.analysis.cell import Cell, is_number, numbers
 from tasks.analysis.compare_cells import make_cells
 from tasks.analysis.confounders import confounders
 from tasks.analysis.judge_cells import ratio_of
@@ -44,22 +44,35 @@ def test_a_cells_own_interval_rests_on_its_own_repeats() -> None:
 def test_what_is_known_of_a_pool_and_device_is_asked_for_and_used() -> None:
     asked = []
 
-    def known(pool: str, device: str | None, metric: str) -> Spread | None:
-        asked.append((pool, device, metric))
+    def known(pool: str, device: str | None, workload: str, metric: str) -> Spread | None:
+        asked.append((pool, device, workload, metric))
         return Spread(0.02, 8) if pool == "gpu" else None
 
     rows = [row(workers(0, "gpu"), 100.0, within=0.01, environment={"device_name": "X"}), row(workers(0, "cpu"), 100.0)]
     gpu, cpu = make_cells(rows, as_suite(settings()), known=known)
-    assert asked == [("gpu", "X", "throughput"), ("cpu", None, "throughput")]
+    assert asked == [("gpu", "X", "synthetic", "throughput"), ("cpu", None, "synthetic", "throughput")]
     assert gpu.estimate is not None and (gpu.estimate.se, gpu.estimate.df) == (0.02, 8)
     assert gpu.estimate.high == pytest.approx(100 * math.exp(T8 * 0.02), rel=1e-6)
     assert cpu.estimate is not None and math.isinf(cpu.estimate.high)
 
 
+def test_each_workload_of_a_pool_has_its_own_spread_also_in_its_ratios() -> None:
+    spreads = {"quiet": Spread(0.003, 8), "noisy": Spread(0.1, 8)}
+    rows = [row({"suite": name, **workers(n)}, 100.0 + n, workload=name) for name in (*spreads, "new") for n in (0, 1)]
+    cells = make_cells(rows, as_suite(settings(rows=["suite"])), known=lambda pool, device, workload, metric: spreads.get(workload))
+    found = {(cell.trial.workload, cell.axes["dataloader_workers"]): cell for cell in cells}
+    for name, spread in spreads.items():
+        cell = found[name, 1]
+        assert cell.known == spread and cell.speedup is not None
+        assert cell.speedup.se == pytest.approx(spread.sd * math.sqrt(2)) and cell.speedup.df == pytest.approx(8)
+    new = found["new", 1].speedup
+    assert new is not None and math.isinf(new.se)
+
+
 def test_what_is_known_of_ratios_says_nothing_of_differences() -> None:
     """A value of 0 puts the metric on the linear scale, which the known spread is not on."""
     rows = [row(workers(count), value) for count, value in enumerate((0.0, 5.0))]
-    cells = make_cells(rows, as_suite(settings()), known=lambda pool, device, metric: Spread(0.02, 8))
+    cells = make_cells(rows, as_suite(settings()), known=lambda *place: Spread(0.02, 8))
     assert [cell.known for cell in cells] == [None, None]
 
 
@@ -68,7 +81,7 @@ def test_one_trial_has_no_verdict_even_where_its_spread_is_known() -> None:
     bare = made(rows)[1]
     assert bare.speedup is not None and (bare.speedup.low, bare.speedup.high) == (0.0, math.inf)
     assert (bare.verdict, bare.why_undecided) == (Verdict.UNDECIDED, "one trial")
-    known = make_cells(rows, as_suite(settings()), known=lambda pool, device, metric: Spread(0.02, 8))[1]
+    known = make_cells(rows, as_suite(settings()), known=lambda *place: Spread(0.02, 8))[1]
     assert known.speedup is not None and known.speedup.se == pytest.approx(0.02 * math.sqrt(2)) and known.speedup.df == pytest.approx(8)
     assert (known.verdict, known.why_undecided) == (Verdict.UNDECIDED, "one trial")
     against_one = made([row(workers(0), 100.0), *steady(workers(1), 200.0)])[1]
@@ -86,19 +99,29 @@ def test_two_trials_decide_unless_their_spreads_differ() -> None:
     assert (noisy.verdict, noisy.why_undecided) == (Verdict.FASTER, None)
 
 
-def test_the_order_in_which_trials_ran_takes_a_drift_out() -> None:
-    """Rounds A B C D D C B A A B C D, each trial 0.1 % slower than the one before, by the times at which they started."""
-    rates = (100.0, 110.0, 100.0, 120.0)
+def in_order(metric: str) -> dict[str, Cell]:
+    """Rounds A B C D D C B A A B C D, each value 0.1 % lower than the one before, by the times at which the trials started."""
+    values = (100.0, 110.0, 100.0, 120.0)
     when = {(count, repeat): 4 * (repeat - 1) + (3 - count if repeat == 2 else count) for count in range(4) for repeat in (1, 2, 3)}
     rows = []
     for (count, repeat), place in when.items():
-        one = row(workers(count), rates[count] * math.exp(-0.001 * place), repeat=repeat)
+        one = row(workers(count), values[count] * math.exp(-0.001 * place), metric=metric, repeat=repeat)
         assert one.result is not None
         rows.append(replace(one, result=one.result.model_copy(update={"started_at": 60.0 * place})))
-    found = by_name(made(rows))
+    return by_name(made(rows, settings(metric=metric)))
+
+
+def test_the_order_in_which_trials_ran_takes_a_drift_out() -> None:
+    found = in_order("throughput")
     for count, ratio in ((1, 1.1), (2, 1.0), (3, 1.2)):
         speedup = found[f"cpu · MP-{count}"].speedup
         assert speedup is not None and speedup.value == pytest.approx(ratio, rel=1e-9)
+
+
+def test_a_loss_has_no_drift_along_the_sweep() -> None:
+    """What is left of the order in three rounds stays: cell 3 runs a third of a round later on average than cell 0."""
+    speedup = in_order("eval_loss_after")["cpu · MP-3"].speedup
+    assert speedup is not None and speedup.value == pytest.approx(1 / (1.2 * math.exp(-0.001)), rel=1e-9)
 
 
 def test_speedups_pair_the_repeats_and_have_their_interval() -> None:

@@ -26,6 +26,14 @@ def test_an_early_latency_was_a_service_time() -> None:
     assert summary_of_today({"latency_p50_s": 0.5}, {"tree": "0" * 16}) == {"latency_p50_s": 0.5}
 
 
+@pytest.mark.parametrize(("steps", "settled"), [(7, None), (8, False), (None, False)])
+@pytest.mark.parametrize("environment", [{}, {"tree": "0" * 16}])
+def test_early_workers_called_too_few_steps_not_settled(steps: int | None, settled: bool | None, environment: dict[str, str]) -> None:
+    kept = {"settled": False, "measured_steps": steps}
+    assert summary_of_today(kept, environment) == {"settled": settled, "measured_steps": steps}
+    assert kept["settled"] is False, "what was read stays as it is"
+
+
 @pytest.mark.parametrize(
     ("workload", "window", "said"),
     [

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.analysis.held_time import PARTS, AttemptMarks, HeldTime, HeldTrial, account, attempt_marks
+from experiments.trial import Outcome
+from tasks.analysis.held_time import PARTS, AttemptMarks, Ended, HeldTime, HeldTrial, account, attempt_marks, ended_with
 from tasks.sweep.slot_log import Hold
 from tests.tasks.held_support import hold, journal
 
@@ -28,8 +29,8 @@ def marks(*journals: tuple[int, list[object]]) -> dict[int, AttemptMarks]:
 
 
 def held(*holds: Hold, attempts: dict[str, dict[int, AttemptMarks]], **more: object) -> HeldTime:
-    counted = {one.trial: 1 for one in holds}
-    return account(holds, lambda key: attempts.get(key, {}), **{"counted": counted, **more})  # type: ignore[arg-type]
+    ended = {one.trial: Ended(1) for one in holds}
+    return account(holds, lambda key: attempts.get(key, {}), **{"ended": ended, **more})  # type: ignore[arg-type]
 
 
 def test_the_whole_adds_up_its_trials_and_leaves_out_parts_of_other_versions() -> None:
@@ -51,6 +52,7 @@ def test_time_between_trials_and_the_wait_for_a_slot_count_and_the_time_between_
     assert (found.parts["between"], found.parts["waiting"]) == (2.0, 4.0)
     assert found.seconds == (44.0 - 8.0) + (1014.0 - 999.0)
     assert [one.trial for one in found.trials] == ["a", "b", "c"] and [one.seconds for one in found.trials] == [15.0, 21.0, 15.0]
+    assert found.runs == 2, "c is of another flow"
 
 
 def test_what_asked_before_the_slot_was_free_waited_from_then_on() -> None:
@@ -66,12 +68,34 @@ def test_a_clock_that_is_set_back_makes_no_part_negative() -> None:
 def test_an_attempt_that_is_not_the_result_is_discarded_whole() -> None:
     attempts = {"a": marks((1, journal(10.0)), (2, journal(25.0)))}
     again = hold(8.0, 38.0, starts=[(9.0, 1), (23.0, 2)])
-    second = held(again, attempts=attempts, counted={"a": 2})
+    second = held(again, attempts=attempts, ended={"a": Ended(2)})
     assert second.parts == {**{part: WHOLE[part] for part in PARTS if part in WHOLE}, "discarded": 15.0}
-    first = held(again, attempts=attempts, counted={"a": 1})  # the second was lost: the disturbed first stays the result
+    first = held(again, attempts=attempts, ended={"a": Ended(1)})  # the second was lost: the disturbed first stays the result
     assert (first.parts["measured"], first.parts["discarded"], first.seconds) == (4.0, 15.0, 30.0)
-    neither = held(again, attempts=attempts, counted={"a": None})
-    assert neither.parts == {"discarded": 30.0} and neither.measured_share == 0.0
+    superseded = held(again, attempts=attempts, ended={"a": None})
+    assert superseded.parts == {"discarded": 30.0} and superseded.measured_share == 0.0
+
+
+@pytest.mark.parametrize(
+    ("outcome", "part"),
+    [
+        (Outcome.DOES_NOT_FIT, "no_rate"),
+        (Outcome.UNSUPPORTED, "no_rate"),
+        (Outcome.DIVERGED, "failed"),
+        (Outcome.HANG, "failed"),
+        (Outcome.CRASHED, "failed"),
+        (Outcome.INFRA, "failed"),
+        (Outcome.CANCELLED, "failed"),
+    ],
+)
+def test_a_trial_that_ended_without_a_rate_is_discarded_as_far_as_it_was_repeated(outcome: Outcome, part: str) -> None:
+    once = held(hold(8.0, 23.0), attempts={"a": marks((1, journal(10.0)))}, ended={"a": ended_with(1, outcome)})
+    assert once.parts == {part: 15.0} and once.measured_share == 0.0
+    again = hold(8.0, 38.0, starts=[(9.0, 1), (23.0, 2)])
+    attempts = {"a": marks((1, journal(10.0)), (2, journal(25.0)))}
+    assert held(again, attempts=attempts, ended={"a": ended_with(2, outcome)}).parts == {part: 15.0, "discarded": 15.0}
+    assert held(hold(8.0, 9.0, starts=[]), attempts={}, ended={"a": ended_with(1, outcome)}).parts == {part: 1.0}
+    assert ended_with(2, Outcome.OK) == Ended(2)
 
 
 def test_early_journals_leave_not_recorded_what_they_do_not_tell() -> None:
@@ -107,9 +131,9 @@ def test_a_hold_that_nobody_ended_lasts_until_the_last_record_of_its_trial() -> 
 
 def test_a_trial_that_still_runs_counts_what_it_measured_so_far() -> None:
     records = [record for record in journal(10.0) if record["t"] <= 20.5 and record["kind"] != "window"]
-    found = held(hold(8.0, None), attempts={"a": marks((1, records))}, counted={})
+    found = held(hold(8.0, None), attempts={"a": marks((1, records))}, ended={})
     assert found.parts["measured"] == 4.5, "from the phase on: how long the window was is recorded later"
-    assert held(hold(8.0, 9.0), attempts={}, counted={}).parts == {"launch": 1.0}
+    assert held(hold(8.0, 9.0), attempts={}, ended={}).parts == {"launch": 1.0}
 
 
 def test_slots_side_by_side_add_up_to_slot_seconds() -> None:

@@ -11,8 +11,10 @@ import pytest
 
 from experiments.config.paths import runs_root
 from experiments.stats.look import Look
+from experiments.stats.spread import Spread
 from tasks.analysis import looks as module
 from tasks.analysis.cell import Cell
+from tasks.analysis.kept_looks import inputs_of
 from tasks.analysis.looks import cells_of_plan
 from tasks.analysis.trial_row import TrialRow
 from tasks.sweep.store import DecideSettings, Plan
@@ -84,3 +86,17 @@ def test_what_was_found_of_something_else_does_not_count(folder: Path, judged: l
     judged.clear()
     assert told(cells_of_plan(rows, plan, folder=folder)) == told(cells_of_plan(rows, plan))
     assert judged == [3, 4, 5, 3, 4, 5]
+
+
+def test_what_is_kept_holds_for_what_was_known_of_each_workload() -> None:
+    """As a night has several: another spread of one of them is another question."""
+    rows, plan = made_up(3)
+    mixed = [*rows, *(replace(row, trial=row.trial.model_copy(update={"workload": "another"})) for row in rows)]
+    looks = plan.decide.looks if plan.decide else []
+
+    def of(known: dict[str, float]) -> str:
+        return inputs_of(mixed, plan.suite, looks, lambda pool, device, workload, metric: Spread(known[workload], 20.0))
+
+    ours = rows[0].trial.workload
+    assert of({ours: 0.01, "another": 0.02}) == of({ours: 0.01, "another": 0.02})
+    assert len({of({ours: 0.01, "another": 0.02}), of({ours: 0.02, "another": 0.01}), of({ours: 0.01, "another": 0.01})}) == 3

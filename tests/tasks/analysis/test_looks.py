@@ -12,6 +12,7 @@ from experiments.stats.look import Look
 from experiments.stats.sequential import look_levels
 from experiments.stats.verdict import Verdict
 from tasks.analysis.cell import Cell
+from tasks.analysis.judge_cells import Comparison, judge_best, judge_pairs, ratio_of, told_ratio
 from tasks.analysis.looks import NOT_LOOKED, cells_of_plan, rows_at, undecided_cells
 from tasks.analysis.trial_row import TrialRow
 from tasks.sweep.store import DecideSettings
@@ -52,6 +53,19 @@ def test_a_verdict_is_of_the_look_that_decided_it_with_that_looks_interval() -> 
     assert fast.speedup == fast.speedup.at(1 - levels[0]) and noisy.speedup == noisy.speedup.at(1 - levels[2])
     assert math.log(fast.speedup.high / fast.speedup.low) > math.log((wide := fast.speedup.at(LEVEL)).high / wide.low)
     assert undecided_cells([base, fast, noisy]) == [noisy]
+
+
+def test_a_pair_has_one_ratio_and_one_verdict_wherever_it_is_told() -> None:
+    base, fast, noisy = judged(LOOKS)
+    assert fast.speedup is not None and noisy.speedup is not None
+    assert ratio_of(fast, base) != fast.speedup.at(LEVEL), "two more rounds say something else"
+    assert told_ratio(fast, base) == fast.speedup and told_ratio(base, fast) == fast.speedup.inverse()
+    assert judge_best(fast, [base, noisy])[0].ratio == fast.speedup
+    assert judge_pairs([(fast, base)]) == [Comparison(fast.speedup, Verdict.FASTER)]
+    assert judge_pairs([(base, fast)]) == [Comparison(fast.speedup.inverse(), Verdict.SLOWER)]
+    assert judge_pairs([(base, noisy)]) == [Comparison(noisy.speedup.inverse(), Verdict.UNDECIDED, "too wide an interval")]
+    of_both = ratio_of(fast, noisy).at(1 - look_levels(LOOKS, 1 - LEVEL)[0])
+    assert told_ratio(fast, noisy) == of_both == judge_best(fast, [base, noisy])[1].ratio, "the stricter look's level"
 
 
 def test_before_the_first_look_nothing_is_decided() -> None:

@@ -2,16 +2,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from experiments.stats.estimate import t_value
-from tasks.analysis.spread_history import UNKNOWN, KnownSpreads, learn, replications
+from experiments.stats.spread import Spread
+from tasks.analysis.spread_history import UNKNOWN, KnownSpread, KnownSpreads, Place, learn, replications
 from tasks.analysis.spread_store import PastSweeps, PastTrial, read_spreads
-from tests.tasks.spread_support import DEVICE, past_trial, write_history
+from tests.tasks.spread_support import DEVICE, WORKLOAD, past_trial, write_history
 
-PLACE = ("cpu", DEVICE, "throughput")
+PLACE = Place("cpu", DEVICE, WORKLOAD, "throughput")
 
 
 def past(sweeps: Mapping[str, Sequence[PastTrial]]) -> PastSweeps:
@@ -20,7 +22,7 @@ def past(sweeps: Mapping[str, Sequence[PastTrial]]) -> PastSweeps:
 
 def test_nothing_is_known_at_first() -> None:
     assert learn(past({}), PLACE) == UNKNOWN
-    assert KnownSpreads({}).trial(*PLACE) is None and KnownSpreads({}).at(*PLACE) == UNKNOWN
+    assert KnownSpreads({}).at(PLACE) == UNKNOWN
 
 
 def test_the_components_are_those_of_the_history(tmp_path: Path) -> None:
@@ -74,7 +76,7 @@ def test_other_devices_metrics_and_values_without_a_logarithm_are_left_out() -> 
 
 
 def test_a_metric_on_the_linear_scale_keeps_its_unit() -> None:
-    place = ("cpu", DEVICE, "data_wait_share")
+    place = PLACE._replace(metric="data_wait_share")
     trials = [past_trial(cell, value, metric="data_wait_share") for cell in "abcde" for value in (0.0, 0.1, 0.2)]
     known = learn(past({"s": trials}), place)
     assert known.trial is not None and known.trial.sd == pytest.approx(0.1, rel=0.6)
@@ -109,3 +111,42 @@ def test_repeats_on_two_hosts_are_not_how_far_trials_lie_apart() -> None:
     known = learn(past(sweeps), PLACE)
     assert known.trial is not None and known.trial.sd == pytest.approx(0.005 * math.sqrt(2), rel=0.1)
     assert known.sweep is None or known.sweep.sd < 0.01, "nor how far sweeps do"
+
+
+def test_one_workloads_noise_is_no_other_ones(tmp_path: Path) -> None:
+    """One whose trials lie 10 % apart, and one with 0.3 %, on one pool and device."""
+    write_history(tmp_path / "quiet", trial_sd=0.003, sweep_sd=0.002)
+    alone = learn(read_spreads(tmp_path / "quiet"), PLACE)
+    for workload, sd in ((WORKLOAD, 0.003), ("flava", 0.1)):
+        write_history(tmp_path / "both", workload=workload, trial_sd=sd, sweep_sd=0.002)
+    both = read_spreads(tmp_path / "both")
+    quiet, noisy = (learn(both, PLACE._replace(workload=workload)) for workload in (WORKLOAD, "flava"))
+    assert (quiet.trial, quiet.sweep, quiet.trials, quiet.sweeps) == (alone.trial, alone.sweep, alone.trials, alone.sweeps)
+    assert quiet.trial is not None and quiet.trial.sd == pytest.approx(0.003, rel=0.2)
+    assert noisy.trial is not None and noisy.trial.sd == pytest.approx(0.1, rel=0.2)
+    assert learn(both, PLACE._replace(workload="bert")).trial is None, "two others have some"
+
+
+@pytest.mark.parametrize("workload", ["flava", None])
+def test_hosts_lie_apart_by_what_all_workloads_show(tmp_path: Path, workload: str | None) -> None:
+    """Also by those of files that do not say of what workload their trials are."""
+    write_history(tmp_path, sweeps=8, host_sd=0.05, hosts=["a", "b", "c", "d"])
+    one = read_spreads(tmp_path)
+    other = {"workload": workload}
+    two = {
+        sweep: [trial if trial.host in ("a", "b") else trial.model_copy(update=other) for trial in trials]
+        for sweep, trials in one.trials.items()
+    }
+    all_, some, none = learn(one, PLACE), learn(past(two), PLACE), learn(past(two), PLACE._replace(workload="t5"))
+    assert all_.host is not None and (some.host, some.hosts) == (none.host, none.hosts) == (all_.host, 4)
+    assert (all_.sweeps, some.sweeps, none.sweeps) == (8, 4, 0) and (all_.trials, some.trials, none.trials) == (72, 36, 0)
+
+
+def test_of_what_was_learned_from_all_workloads_together_the_spread_between_hosts_alone_counts() -> None:
+    early = KnownSpread(trial=Spread(0.02, 8), sweep=Spread(0.01, 4), host=Spread(0.03, 3), trials=27, sweeps=4, hosts=4)
+    known = KnownSpreads({PLACE._replace(workload=None): early})
+    assert known.at(PLACE) == known.at(PLACE._replace(workload="flava")) == replace(early, trial=None, sweep=None) and known.has(PLACE)
+    assert known.trial("cpu", DEVICE, "flava", "throughput") is None
+    assert not known.has(PLACE._replace(pool="gpu"))
+    own = KnownSpreads({PLACE: early})
+    assert own.at(PLACE) == early and not own.has(PLACE._replace(workload="flava"))

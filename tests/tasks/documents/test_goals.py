@@ -14,6 +14,7 @@ from experiments import workloads
 from experiments.config.errors import ConfigError
 from experiments.metrics import metric_of
 from experiments.spec.load import load_suite
+from experiments.stats.estimate import Estimate
 from experiments.stats.loss_parity import ParityStatus
 from tasks.analysis.results import write_steps
 from tasks.analysis.waterfall import Waterfall
@@ -24,6 +25,7 @@ from tasks.documents.published import Page, pages_in
 from tasks.report.model import Report
 from tasks.report.publish import publish
 from tasks.sweep.store import SweepStore
+from tests.tasks.cell_support import made, repeats, workers
 from tests.tasks.fake_sweep import SUITE, Fake, make_sweep, trial_dirs
 
 PEAK, FLOPS = 100e12, 1e12
@@ -80,7 +82,8 @@ UNASKED = "; its loss was compared with none"
 
 
 @pytest.mark.parametrize(
-    ("goal", "far"), [(149.0, f"beyond it{UNASKED}"), (151.0, "short of it"), (150.0, f"open: the interval holds the goal{UNASKED}")]
+    ("goal", "far"),
+    [(149.0, f"beyond it{UNASKED}"), (151.0, f"short of it{UNASKED}"), (150.0, f"open: the interval holds the goal{UNASKED}")],
 )
 def test_a_goal_is_held_against_the_best_cell_with_three_trials_by_its_interval(pages: list[Page], goal: float, far: str) -> None:
     what, aim, best, how_far_, peak, page = row({"metric": "throughput", "goal": goal}, pages)
@@ -95,7 +98,7 @@ def test_a_goal_is_held_against_the_best_cell_with_three_trials_by_its_interval(
 WORKERS = {"where": {"dataloader_workers": 1, "model": "base"}, "over": {"dataloader_workers": 0}}
 
 
-@pytest.mark.parametrize(("times", "far"), [(1.49, f"beyond it{UNASKED}"), (1.51, "short of it")])
+@pytest.mark.parametrize(("times", "far"), [(1.49, f"beyond it{UNASKED}"), (1.51, f"short of it{UNASKED}")])
 def test_a_ratio_is_over_a_cell_of_the_same_sweep(pages: list[Page], times: float, far: str) -> None:
     told = row({"times": times, **WORKERS}, pages)
     assert told[1] == f"x{times}; ours" and told[2].startswith("x1.50 (1.") and " over MP-0; MP-1; Made-up CPU, 3 trials" in told[2]
@@ -105,6 +108,21 @@ def test_a_ratio_is_over_a_cell_of_the_same_sweep(pages: list[Page], times: floa
     assert row({"times": times, **other}, pages)[2] == "not measured", "of one sweep"
 
 
+@pytest.mark.parametrize("inverse", [False, True])
+def test_a_ratio_has_the_interval_that_its_page_has(inverse: bool) -> None:
+    """Of the look that decided it, whichever of the two is the page's baseline."""
+    base, fast = made([*repeats(workers(0), 100.0), *repeats(workers(1), 150.0)])
+    fast.speedup = of_the_look = Estimate(1.5, 1.25, 1.75, 0.01, 2, 2)
+    over, where = (1, 0) if inverse else (0, 1)
+    goal = Goal.model_validate(
+        {"what": "", "suite": "made_up", "source": "", "times": 1.0}
+        | {"where": {"dataloader_workers": where}, "over": {"dataloader_workers": over}}
+    )
+    sweep: Any = SimpleNamespace(plan=SimpleNamespace(suite=SimpleNamespace(suite="made_up")))
+    [near] = goals._found(goal, [(Page(Path("page"), "page"), sweep, [base, fast])])
+    assert near.ratio == (of_the_look.inverse() if inverse else of_the_look)
+
+
 def test_of_ratios_that_over_a_cell_which_differs_in_the_least_else_is_told_and_what_differs(pages: list[Page]) -> None:
     both = {**WORKERS, "where": {"dataloader_workers": 1, "model": ["base", "large"]}}
     assert row({"times": 1.1, **both}, pages)[2].startswith("x1.50 (1."), "x1.60 is of another setting beside"
@@ -112,7 +130,7 @@ def test_of_ratios_that_over_a_cell_which_differs_in_the_least_else_is_told_and_
     assert told[2].startswith("x1.60 (1.") and " over MP-0 (autocast differs too); MP-1; " in told[2]
 
 
-@pytest.mark.parametrize(("goal", "far"), [(0.17, f"beyond it, by the mean{UNASKED}"), (0.01, "short of it, by the mean")])
+@pytest.mark.parametrize(("goal", "far"), [(0.17, f"beyond it, by the mean{UNASKED}"), (0.01, f"short of it, by the mean{UNASKED}")])
 def test_what_should_be_low_is_reached_from_above_and_without_an_interval_by_the_mean(pages: list[Page], goal: float, far: str) -> None:
     told = row({"metric": "step_time_median_s", "goal": goal}, pages)
     assert told[1].startswith("at most ") and told[3] == far
@@ -141,15 +159,15 @@ def test_beside_the_best_cell_that_was_not_traced_the_best_that_was_tells_where_
     [
         (
             120.0,
-            "beyond it; not shown. The best that is proven, or a reference itself: 140.0 samples/s ±",
+            "beyond it; not shown, so not claimed. The best that is proven, or a reference itself: 140.0 samples/s ±",
             ", 3 trials: beyond it ([lower](lower/README.md))",
         ),
         (
             145.0,
-            "beyond it; not shown. The best that is proven, or a reference itself: 140.0 samples/s ±",
+            "beyond it; not shown, so not claimed. The best that is proven, or a reference itself: 140.0 samples/s ±",
             ", 3 trials: short of it ([lower](lower/README.md))",
         ),
-        (155.0, "short of it", "short of it"),  # nothing would be claimed
+        (155.0, "short of it; not shown", "short of it; not shown"),  # nothing would be claimed
     ],
 )
 def test_beside_the_best_cell_whose_loss_is_open_the_best_that_is_proven_is_told(
@@ -166,7 +184,7 @@ def near(
     """A cell with this interval of its metric, or of its ratio `over` another one."""
     estimate = SimpleNamespace(value=1.0, **ends) if ends else None
     told = None if parity is None else SimpleNamespace(status=parity)
-    cell: Any = SimpleNamespace(metric=metric_of(metric), estimate=estimate, parity=told, reference=reference)
+    cell: Any = SimpleNamespace(metric=metric_of(metric), estimate=estimate, parity=told, reference=reference, measured=[])
     nothing: Any = None
     return Near(nothing, nothing, cell, 1.0, over.cell if over else None, estimate if over else None)  # type: ignore[arg-type]
 
@@ -202,6 +220,10 @@ def test_a_goal_is_reached_where_the_whole_interval_is_beyond_it(metric: str, lo
 def test_what_was_not_shown_of_its_loss_is_said(parity: ParityStatus | None, reference: str, said: str) -> None:
     goal = Goal.model_validate({"what": "x", "suite": "s", "where": {}, "source": "y", "metric": "throughput", "goal": 2.0})
     assert how_far(goal, near("throughput", parity, reference, low=2.5, high=3.0)) == said
+    short = near("throughput", parity, reference, low=1.5, high=1.9)
+    assert how_far(goal, short) == said.replace("beyond", "short of").replace(", so not claimed", ""), (
+        "nor is it left out where nothing is claimed"
+    )
 
 
 @pytest.mark.parametrize(
@@ -218,6 +240,28 @@ def test_a_ratio_is_claimed_where_both_losses_are_proven(cell: ParityStatus, ove
     assert how_far(goal, near(parity=cell, over=near(parity=over), low=2.5, high=3.0)) == said
 
 
+@pytest.fixture(scope="module")
+def cards(tmp_path_factory: pytest.TempPathFactory) -> list[Page]:
+    """The faster of two cards is not the goal's."""
+    root = tmp_path_factory.mktemp("cards")
+    with pytest.MonkeyPatch.context() as patch:
+        published(root, patch, "older", pair(3, 100.0, 120.0, environment={"device_name": "NVIDIA H100 80GB HBM3"}))
+        published(root, patch, "newer", pair(3, 100.0, 150.0, environment={"device_name": "NVIDIA H200"}))
+    return pages_in(root / "results")
+
+
+def test_a_goal_of_one_card_names_it_and_what_was_measured_on_it(cards: list[Page]) -> None:
+    goal = {"metric": "throughput", "goal": 130.0}
+    assert row(goal, cards)[3] == f"beyond it{UNASKED}", "a goal of no card"
+    told = row({**goal, "card": "h200"}, cards)
+    assert told[1] == "130.0 samples/s, on H200; ours" and told[3] == f"beyond it{UNASKED}"
+    told = row({**goal, "card": "h100"}, cards)
+    assert told[1] == "130.0 samples/s, on H100; ours" and told[2].endswith("; MP-1; NVIDIA H200, 3 trials")
+    assert told[3].startswith(f"beyond it, on another card{UNASKED}. On H100: 120.0 samples/s ±")
+    assert told[3].endswith(f"; MP-1; NVIDIA H100 80GB HBM3, 3 trials: short of it{UNASKED} ([older](older/README.md))")
+    assert row({**goal, "card": "a100"}, cards)[3] == f"beyond it, on another card{UNASKED}", "no page has one"
+
+
 def test_the_three_largest_drops_and_all_gains_of_a_percent_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     drops = {"a": 0.3, "b": 0.2, "c": 0.1, "d": 0.05, "e": 0.009, "f": -0.02, "g": -0.009, "h": -0.03, "i": None}
     monkeypatch.setattr(goals, "waterfall_of", lambda cell: Waterfall(500e12, drops, 0.4, 1.0))
@@ -232,6 +276,10 @@ def test_the_three_largest_drops_and_all_gains_of_a_percent_are_named(monkeypatc
 
     monkeypatch.setattr(goals, "waterfall_of", wrong)
     assert where_the_peak_went(cell) == "not known: the trace has some"
+    monkeypatch.setattr(goals, "waterfall_of", lambda cell: None)
+    for why, told in ((None, "not traced"), ("not shown, since why", "not shown, since why")):
+        monkeypatch.setattr(goals, "why_left_out", lambda cell, why=why: why)
+        assert where_the_peak_went(cell) == told
 
 
 @pytest.mark.parametrize(

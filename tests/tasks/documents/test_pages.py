@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from cluster.trial_layout import PLAN
+from cluster.trial_layout import HELD_TIME, PLAN
 from experiments.spec.load import SuiteInfo
 from experiments.trial import Outcome
 from tasks.analysis.results import ResultsError, write_results, write_steps
 from tasks.documents import write
 from tasks.documents.finding import finding, head_of
 from tasks.documents.first_table import first_table, measured
+from tasks.documents.in_short import in_short
 from tasks.documents.index import index_of
-from tasks.documents.published import Page, pages_in
+from tasks.documents.published import Page, SweepOnPage, pages_in, sweep_on_page
 from tasks.documents.suites_table import suites_table
 from tasks.report.publish import publish
 from tasks.sweep.store import DecideSettings, SweepStore
-from tests.tasks.fake_sweep import SUITE, Fake, make_sweep, trial_dirs
+from tests.tasks.cell_support import make_plan, row, settings, workers
+from tests.tasks.fake_sweep import SUITE, Fake, as_suite, make_sweep, trial_dirs
 
 REPEATED, ONCE, FITS = (f"made-up-2026010{day}-000000-0000" for day in (1, 2, 3))
 INFO = SuiteInfo(name="made_up", file="made_up.yaml", workload="bridgetower", description="What | is asked", profiles=[])
@@ -63,6 +66,11 @@ def pages(root: Path) -> list[Page]:
 
 
 @pytest.fixture(scope="module")
+def short(pages: list[Page]) -> dict[Path, list[str]]:
+    return {sweep.folder: in_short(sweep, head_of(sweep)) for page in pages for sweep in page.sweeps}
+
+
+@pytest.fixture(scope="module")
 def found(pages: list[Page]) -> dict[Path, str]:
     return {sweep.folder: finding(sweep, head_of(sweep)) for page in pages for sweep in page.sweeps}
 
@@ -89,6 +97,16 @@ def test_the_facts_of_a_sweep_are_its_plans_and_its_trials(pages: list[Page]) ->
     assert (record.title, record.sweeps) == ("A record_of old", ())
 
 
+def test_what_did_not_fit_is_no_discarded_attempt_though_an_early_record_calls_it_so(root: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(root / "docs" / "results" / "page" / FITS, tmp_path / FITS))
+    fits, larger = (trial.key for trial in pages_in(root / "docs" / "results")[0].sweeps[2].plan.trials)
+    parts = {fits: {"launch": 2.0, "measured": 6.0}, larger: {"discarded": 5.0}}
+    trials = [{"trial": key, "pool": "cpu", "parts": each, "emulated": False} for key, each in parts.items()]
+    (folder / HELD_TIME).write_text(json.dumps({"schema_version": 1, "slots": 1, "trials": trials}))
+    held = sweep_on_page(folder).held
+    assert held is not None and held.parts == {"launch": 2.0, "measured": 6.0, "no_rate": 5.0}
+
+
 def test_a_page_that_lacks_a_file_is_named(root: Path, tmp_path: Path) -> None:
     shutil.copytree(root / "docs" / "results" / "page", tmp_path / "page")
     (tmp_path / "page" / REPEATED / PLAN).unlink()
@@ -97,22 +115,23 @@ def test_a_page_that_lacks_a_file_is_named(root: Path, tmp_path: Path) -> None:
 
 
 def test_a_suites_row_has_its_latest_sweep_with_repeats_and_links_to_the_others(
-    root: Path, pages: list[Page], found: dict[Path, str]
+    root: Path, pages: list[Page], short: dict[Path, list[str]]
 ) -> None:
     other = INFO.model_copy(update={"name": "other_suite"})
     once, repeated, fits = pages[0].sweeps
     second = replace(pages[0], folder=pages[0].folder.with_name("page_two"), sweeps=[fits])
     third = replace(pages[0], folder=pages[0].folder.with_name("page_three"), sweeps=[once])
-    lines = suites_table([INFO, other], [*pages, second, third], found, root, root / "elsewhere").splitlines()
-    assert lines[:2] == ["| suite | what it asks | measured last |", "|---|---|---|"]
-    assert lines[3] == "| other\\_suite | What \\| is asked | Not measured with repeats yet. |"
-    name, measured = lines[2].split(" | ")[0], lines[2].split(" | ", 2)[2]
+    lines = suites_table([INFO, other], [*pages, second, third], short, root, root / "elsewhere").splitlines()
+    assert lines[:2] == ["| suite | what it asks | measured last | best measured |", "|---|---|---|---|"]
+    assert lines[3] == "| other\\_suite | What \\| is asked | not measured with repeats yet | – |"
+    name, (measured, best) = lines[2].split(" | ")[0], lines[2].split(" | ", 2)[2].split(" | ")
     assert name == "| made\\_up"
-    assert measured.removesuffix(" |").split("<br>") == [
-        f"[page]({LINK}): Made-up CPU, profile smoke, 2 to 3 trials for each of 2 cells: {found[repeated.folder]}",
-        "More: [page\\_two](docs/results/page_two/README.md).",
-        "Each cell once, so nothing is decided: [page\\_three](docs/results/page_three/README.md).",
+    assert measured.split("<br>") == [
+        f"[page]({LINK}): Made-up numbers; Made-up CPU, fp32, 2 to 3 trials for each of 2 cells",
+        "more: [page\\_two](docs/results/page_two/README.md)",
+        "each cell once, so nothing is decided: [page\\_three](docs/results/page_three/README.md)",
     ]
+    assert best == f"{'<br>'.join(short[repeated.folder])} |" and best.startswith("**150.0 samples/s** ")
 
 
 def test_of_two_sweeps_with_repeats_the_later_one_is_told(root: Path, pages: list[Page]) -> None:
@@ -120,11 +139,11 @@ def test_of_two_sweeps_with_repeats_the_later_one_is_told(root: Path, pages: lis
     plan = repeated.plan.model_copy(update={"created_at": repeated.plan.created_at + 1.0})
     later = replace(repeated, folder=repeated.folder.with_name("later"), plan=plan)
     for sweeps in ([repeated, later], [later, repeated]):
-        table = suites_table([INFO], [replace(pages[0], sweeps=sweeps)], {repeated.folder: "Old.", later.folder: "New."}, root, root)
-        assert table.endswith(": New. |") and "Old." not in table
+        table = suites_table([INFO], [replace(pages[0], sweeps=sweeps)], {repeated.folder: ["old"], later.folder: ["new", "b"]}, root, root)
+        assert table.endswith(" | new<br>b |") and "old" not in table
 
 
-@pytest.mark.parametrize(("repeats", "told"), [((3, 2), "Old."), ((3, 3), "New."), ((5, 3), "New."), ((2, 2), "New."), ((2, 3), "New.")])
+@pytest.mark.parametrize(("repeats", "told"), [((3, 2), "old"), ((3, 3), "new"), ((5, 3), "new"), ((2, 2), "new"), ((2, 3), "new")])
 def test_a_later_sweep_with_fewer_than_three_repeats_does_not_take_the_place_of_one_that_has_them(
     root: Path, pages: list[Page], repeats: tuple[int, int], told: str
 ) -> None:
@@ -138,28 +157,36 @@ def test_a_later_sweep_with_fewer_than_three_repeats_does_not_take_the_place_of_
         )
         for at, count in enumerate(repeats)
     )
-    table = suites_table([INFO], [replace(pages[0], sweeps=[old, new])], {old.folder: "Old.", new.folder: "New."}, root, root)
-    assert table.endswith(f": {told} |")
+    table = suites_table([INFO], [replace(pages[0], sweeps=[old, new])], {old.folder: ["old"], new.folder: ["new"]}, root, root)
+    assert table.endswith(f" | {told} |")
 
 
-def test_a_suite_with_single_trials_alone_is_not_measured_with_repeats(root: Path, pages: list[Page], found: dict[Path, str]) -> None:
+def test_a_suite_with_single_trials_alone_is_not_measured_with_repeats(root: Path, pages: list[Page], short: dict[Path, list[str]]) -> None:
     alone = [Page(pages[0].folder, pages[0].title, pages[0].sweeps[:1])]
-    row = suites_table([INFO], alone, found, root, root).splitlines()[2]
-    assert row.endswith(f"| Not measured with repeats yet.<br>Each cell once, so nothing is decided: [page]({LINK}). |")
+    row = suites_table([INFO], alone, short, root, root).splitlines()[2]
+    assert row.endswith(f"| not measured with repeats yet<br>each cell once, so nothing is decided: [page]({LINK}) | – |")
 
 
-def test_what_has_a_table_of_its_own_is_not_said_twice(root: Path, pages: list[Page], found: dict[Path, str]) -> None:
-    shown = pages[0].sweeps[1].folder
-    told = suites_table([INFO], pages, found, root, shown)
-    start = (
-        f"[page]({LINK}): Made-up CPU, profile smoke, 2 to 3 trials for each of 2 cells: the table above.<br>[page]({LINK}): 4 Made-up CPU"
-    )
-    assert start in told and "is fastest" not in told
+def test_a_sweep_with_repeats_of_which_nothing_is_found_is_not_said_to_have_run_once(root: Path, pages: list[Page]) -> None:
+    """Such as one whose cells are all struck."""
+    repeated = pages[0].sweeps[1]
+    row = suites_table([INFO], [replace(pages[0], sweeps=[repeated])], {repeated.folder: []}, root, root).splitlines()[2]
+    assert row == f"| made\\_up | What \\| is asked | more: [page]({LINK}) | – |"
+
+
+def test_what_has_a_table_of_its_own_is_not_said_twice(root: Path, pages: list[Page], short: dict[Path, list[str]]) -> None:
+    shown, fits = pages[0].sweeps[1:]
+    told = suites_table([INFO], pages, short, root, shown.folder)
+    told_of = f"[page]({LINK}): Made-up numbers; "
+    where = f"{told_of}Made-up CPU, fp32, 2 to 3 trials for each of 2 cells<br>{told_of}4 Made-up CPU, fp32, 1 trial for each of 2 cells"
+    assert f"| {where} | the table above<br>{short[fits.folder][0]} |" in told and "150.0" not in told
 
 
 def test_the_first_table_has_verdicts_and_says_how_it_was_measured(root: Path, pages: list[Page]) -> None:
     text = first_table(pages[0].sweeps[1].folder, root)
     assert "| cpu | base | **100.0 samples/s** " in text and " baseline | **150" in text and ") faster |" in text
+    reading = "± is half the 95 % interval; x is the speed-up over the baseline, with its interval in brackets: 95 %."
+    assert f"\n\n{reading} It leaves out what rounds " in text
     command = (
         "`sweep run made_up --profile smoke`: 2 to 3 trials for each of 2 cells, 5 in all, Made-up CPU, 2026-01-01, commit `0123456789ab`."
     )
@@ -212,3 +239,11 @@ def test_a_row_leaves_out_groups_of_one_cell_where_all_groups_share_a_sentence(t
     assert said.startswith("MP-0: from 1 to 2 devices the rate of all together grows x1.90 (")
     assert "; devices 1: " in said and "MP-1 · devices 1 is fastest: 150" in said.replace("devices 1 · MP-1", "MP-1 · devices 1")
     assert "devices 2: " not in said and said.endswith(".") and not said.endswith("..")
+
+
+def test_a_precision_is_named_where_all_cells_have_it() -> None:
+    """References of loss parity are no cells."""
+    half, single = (row(workers(0), parameters={"precision": name}).trial for name in ("fp16", "fp32"))
+    for other, said in ((single, ""), (single.model_copy(update={"reference": True}), "fp16"), (half, "fp16")):
+        plan = make_plan([half, other], suite=as_suite(settings()))
+        assert SweepOnPage(Path("sweep"), plan, "", "", "", 1).precision == said

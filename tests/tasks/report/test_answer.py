@@ -12,14 +12,11 @@ from experiments.metrics import Direction
 from experiments.stats.loss_parity import Parity, ParityStatus
 from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
-from tasks.analysis.cell import Cell
 from tasks.analysis.trial_row import TrialRow
 from tasks.report.answer import Answer, find_answers
 from tasks.report.next_step import FINISH, NextStep, Outlook
-from tests.tasks.cell_support import EVEN, in_threes, made, repeats, report_of, row, settings, workers
+from tests.tasks.cell_support import EVEN, OTHER, ROUGH, in_threes, judged, made, repeats, report_of, row, settings, workers
 
-ROUGH = (-0.2, 0.0, 0.2)
-OTHER = (-0.001, 0.0, 0.001)
 COMMAND = "sweep run made_up --profile smoke"
 OUTLOOK = Outlook("made-up", COMMAND, round_s=40.0, left_s=50.0)
 
@@ -37,6 +34,7 @@ def test_one_winner_leads_the_next_by_its_ratio() -> None:
     assert (found.headline, found.label) == ("MP-1 is fastest", "3 cells compared")
     assert [value for value, _ in found.figures] == ["150.0 samples/s", "x1.50"]
     assert found.figures[1][1].endswith(") over the baseline MP-0")
+    assert found.sentences[0].startswith("150.0 samples/s, ±") and found.sentences[1].startswith("x1.50 (1."), "no comma before a bracket"
     assert found.certainty[0].startswith("It beats every other cell; the next, MP-2, by x1.25 (1.2")
     assert found.next_step is None, "nothing is open"
     assert found.line.startswith("MP-1 is fastest: 150.0 samples/s, ±") and "; it beats every other cell" in found.line
@@ -54,10 +52,23 @@ def test_all_equal_have_no_winner_and_need_no_more_repeats() -> None:
 
 def test_what_is_undecided_shares_the_place_and_asks_for_as_many_rounds_again() -> None:
     found = answer([*repeats(workers(0), 100.0, ROUGH), *repeats(workers(1), 110.0, ROUGH[::-1]), *repeats(workers(2), 1.0)])
-    assert found.headline == "No clear winner: MP-1 and MP-0 cannot be told apart"
+    assert found.headline == "No clear winner: MP-1 and MP-0 are not shown to differ"
     assert found.certainty[0].startswith("Best measured: MP-1, 110.0 samples/s, ")
     assert "It beats 1 other." in found.certainty and "Undecided against MP-0: too wide an interval." in found.certainty
     assert found.next_step == NextStep("sweep resume made-up --budget 3m", 120.0) and found.label == "3 cells compared"
+
+
+def test_a_cell_that_the_table_calls_slower_is_not_said_not_to_differ() -> None:
+    """MP-1 is undecided against both as the best of three; an earlier look had decided it against the baseline, MP-0."""
+    rates = (100.0, 112.0, 111.0)
+    cells = made([one for count, rate in enumerate(rates) for one in repeats(workers(count), rate, ROUGH if count % 2 else ROUGH[::-1])])
+    [undecided] = find_answers(cells, OUTLOOK)
+    assert undecided.headline == "No clear winner: MP-1 is not shown to differ from MP-2 and MP-0"
+    cells[1].verdict = Verdict.FASTER
+    [found] = find_answers(cells, OUTLOOK)
+    assert found.headline == "No clear winner: MP-1 and MP-2 are not shown to differ"
+    assert "The table's verdict on it and MP-0 does not allow for its having been picked as the best." in found.certainty
+    assert [cell.short for cell in found.level] == ["MP-2", "MP-0"], "all that it does not beat as the best of them"
 
 
 def test_one_trial_a_cell_calls_nothing_faster() -> None:
@@ -84,6 +95,8 @@ def test_a_winner_tells_of_cells_that_have_no_value() -> None:
     assert found.certainty[1] == "6 cells have no value: 1 does not fit, 5 to do."
     whole = answer(ended)
     assert whole.headline == "MP-1 is fastest" and whole.certainty[1] == "1 cell has no value: 1 does not fit."
+    more = answer([*ended, row(workers(3), None, outcome=Outcome.DOES_NOT_FIT)])
+    assert more.certainty[1] == "2 cells have no value: 2 do not fit."
 
 
 def test_a_cell_without_the_metric_is_not_said_to_be_ok() -> None:
@@ -111,7 +124,7 @@ def test_of_one_and_two_trials_the_single_one_is_not_beaten() -> None:
     rows = [*repeats(workers(0), 100.0, (0.0, 0.001)), *repeats(workers(1), 500.0, (0.0, 0.001)), row(workers(2), 10.0, within=1e-4)]
     found = answer(rows)
     assert found.winner is None
-    assert found.headline == "No clear winner: MP-1 and MP-2 cannot be told apart"
+    assert found.headline == "No clear winner: MP-1 and MP-2 are not shown to differ"
     assert "Undecided against MP-2: one trial." in found.certainty
     assert found.next_step == NextStep("sweep resume made-up --budget 2m --no-until-decided", 80.0), "MP-1 is decided against MP-0"
 
@@ -123,7 +136,7 @@ def test_rounds_of_all_cells_are_asked_for_where_what_is_level_is_decided_agains
     rows = [*repeats(workers(0), 100.0), *level, *other]
     assert [cell.verdict for cell in made(rows)] == [None, Verdict.FASTER, Verdict.FASTER, Verdict.UNDECIDED]
     found = answer(rows)
-    assert found.headline == "No clear winner: MP-2 and MP-1 cannot be told apart"
+    assert found.headline == "No clear winner: MP-2 and MP-1 are not shown to differ"
     assert found.next_step == NextStep("sweep resume made-up --budget 3m --no-until-decided", 120.0)
 
 
@@ -147,17 +160,6 @@ def test_trials_that_are_to_do_are_the_next_step() -> None:
     step = report_of([*rows, stopped]).next_step
     assert step is not None and step.command == "sweep resume made-up"
     assert step.seconds is None, "of a trial that was stopped nobody knows how long it would have taken"
-
-
-def judged(rate: float, /, **parities: ParityStatus) -> list[Cell]:
-    """A cell in fp32 at 100 samples/s, one in bf16 at `rate`, one in fp16 at 120; `parities`: what loss parity shows of them."""
-    rates = {"fp32": 100.0, "bf16": rate, "fp16": 120.0}
-    rows = [one for precision, rate in rates.items() for one in repeats(workers(0, precision=precision), rate, OTHER)]
-    cells = made(rows, settings(rows=("precision",), baseline={"precision": "fp32", "dataloader_workers": 0}))
-    for cell in cells:
-        status = parities.get(str(cell.axes["precision"]), ParityStatus.PROVEN)
-        cell.parity, cell.parity_note = Parity(status), f"{status}: made up"
-    return cells
 
 
 def test_a_struck_cell_never_wins_and_is_said() -> None:
@@ -209,11 +211,11 @@ def test_an_unproven_cell_that_cannot_be_told_apart_is_named() -> None:
 def test_none_can_be_told_apart_is_said_only_where_no_two_were() -> None:
     noise = (ROUGH, ROUGH[::-1], (0.2, -0.2, 0.0))
     rows = [one for count in range(3) for one in repeats(workers(count), 100.0 - count, noise[count])]
-    assert answer(rows).headline == "No clear winner: MP-0, MP-1 and MP-2 cannot be told apart"
+    assert answer(rows).headline == "No clear winner: MP-0, MP-1 and MP-2 are not shown to differ"
     apart = [*repeats(workers(0), 100.0, ROUGH), *repeats(workers(1), 95.0, OTHER), *repeats(workers(2), 80.0, OTHER[::-1])]
-    assert answer(apart).headline == "No clear winner: MP-0 cannot be told apart from MP-1 and MP-2", "MP-1 is faster than MP-2"
+    assert answer(apart).headline == "No clear winner: MP-0 is not shown to differ from MP-1 and MP-2", "MP-1 is faster than MP-2"
     five = [one for count in range(5) for one in repeats(workers(count), 100.0 - count, noise[count % 3])]
-    assert answer(five).headline == "No clear winner: MP-0 cannot be told apart from MP-1, MP-2, MP-3 and MP-4", "only with the best"
+    assert answer(five).headline == "No clear winner: MP-0 is not shown to differ from MP-1, MP-2, MP-3 and MP-4", "only with the best"
 
 
 def test_a_cell_that_no_reference_was_held_against_does_not_win_over_one() -> None:

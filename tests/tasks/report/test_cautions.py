@@ -22,19 +22,28 @@ UNSAMPLED = "The state of the devices was not recorded."
 def cautions(*rows: TrialRow, **more: Any) -> list[str]:
     """Without that of an unknown spread (tests/tasks/report/test_spread_caution.py), and of devices that nothing was sampled of."""
     unknown = ("A cell that ran once on", UNSAMPLED)
-    return [line for line in report_of(list(rows), **more).cautions if not line.startswith(unknown)]
+    report = report_of(list(rows), **more)
+    assert not [line for group in report.caution_groups for line in group.lines if line.startswith(group.title)], "pages have both"
+    return [line for line in report.cautions if not line.startswith(unknown)]
 
 
 def of_cells(*arguments: Any, **more: Any) -> list[str]:
     """The cautions of cells, without the latter."""
     groups = caution_groups(*arguments, **more)
     assert all(group.lines for group in groups)
+    assert not [line for group in groups for line in group.lines if line.startswith(group.title)], "pages have both, one after the other"
     return [line for group in groups for line in group.lines if line != UNSAMPLED]
 
 
 def test_nothing_to_caution_against() -> None:
     assert cautions(*repeats(workers(0), 100.0), *repeats(workers(1), 100.0)) == []
     assert cautions(row(workers(0), None, outcome=Outcome.CRASHED)) == []
+
+
+def test_what_was_planned_and_is_not_there_is_named() -> None:
+    first, second = repeats(workers(0), 100.0), repeats(workers(1), 100.0)
+    cut = [row(workers(1), repeat=4).trial, *(row(workers(count)).trial for count in (2, 4))]
+    assert cautions(*first, *second, cut=cut) == ["2 cells not measured: MP-2 and MP-4.", "Fewer trials than planned: MP-1."]
 
 
 FP32 = {"precision": "fp32"}  # its own reference, so nothing is to prove
@@ -74,6 +83,18 @@ def test_trials_that_never_settled_are_counted_and_named() -> None:
     rows[3], rows[8] = (replace(one, summary={**one.summary, "settled": False}) for one in (rows[3], rows[8]))
     assert cautions(*rows) == ["Step times never settled in 2 of 9 trials (cpu · MP-1 · #1 and cpu · MP-2 · #3)."]
     assert cautions(*rows[:6]) == ["Step times never settled in 1 of 6 trials (cpu · MP-1 · #1)."]
+
+
+def test_trials_of_too_few_steps_are_not_called_unsettled() -> None:
+    rows = repeats(workers(0), 100.0)
+    rows[0] = replace(rows[0], summary={**rows[0].summary, "settled": None, "measured_steps": 6})
+    assert cautions(*rows) == ["Too few steps to tell whether step times settled in 1 of 3 trials (6 steps: cpu · MP-0 · #1)."]
+    rows[1] = replace(rows[1], summary={**rows[1].summary, "settled": None, "measured_steps": 3})
+    rows[2] = replace(rows[2], summary={**rows[2].summary, "settled": False, "measured_steps": 8})
+    assert cautions(*rows) == [
+        "Step times never settled in 1 of 3 trials (cpu · MP-0 · #3).",
+        "Too few steps to tell whether step times settled in 2 of 3 trials (3 to 6 steps: cpu · MP-0 · #1 and cpu · MP-0 · #2).",
+    ]
 
 
 def test_the_only_trial_of_a_cell_may_be_too_short_to_tell() -> None:
@@ -120,6 +141,13 @@ def test_settling_inside_the_window_begins_a_step_after_its_first(settled_at: in
     rows = [row(workers(0), repeat=place, losses=[1.0] * 9, summary=summary if place == 2 else {}) for place in (1, 2)]
     expected = ["Step times settled only inside the measured window in cpu · MP-0 · #2: " + hint + "."]
     assert cautions(*rows) == (expected if late else [])
+
+
+def test_a_warm_up_of_seconds_that_was_too_short_is_to_be_twice_as_long() -> None:
+    summary = {"settled_at_step": 7, "first_measured_step": 6}
+    timed = [row(workers(0), repeat=place, losses=[1.0] * 9, summary=summary, parameters={"warmup_s": 2.5}) for place in (1, 2)]
+    [said] = cautions(*timed)
+    assert said.endswith("a longer warm-up would cut that off, such as `--set warmup_s=5`.")
 
 
 def test_settling_is_not_judged_where_the_steps_are_gone() -> None:

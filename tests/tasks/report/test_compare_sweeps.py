@@ -16,7 +16,7 @@ from tasks.analysis.spread_store import write_spread
 from tasks.report.compare_sweeps import CompareError, Comparison, compare, in_turns, render_markdown, write_comparison
 from tests.tasks.cell_support import made, row, workers
 from tests.tasks.fake_sweep import Fake, make_sweep
-from tests.tasks.spread_support import DEVICE, write_history
+from tests.tasks.spread_support import DEVICE, WORKLOAD, write_history
 
 A, B = "made-up-20260101-000000-0000", "made-up-20260102-000000-0000"
 
@@ -136,7 +136,7 @@ def test_repeats_of_two_sweeps_are_compared_by_welchs_test(tmp_path: Path) -> No
 
 
 TIMES = "Measured at different times; confirm with repeats in turns: `sweep run made_up --profile smoke --repeats 3`."
-SMALL = "Sweeps on pool cpu (Made-up CPU) differ by <0.1 % (one standard deviation), as 12 other sweeps of it show."
+SMALL = "Sweeps of bridgetower on pool cpu (Made-up CPU) differ by <0.1 % (one standard deviation), as 12 other sweeps there show."
 
 
 def test_single_trials_get_no_verdict_and_cells_of_one_side_are_remarked(tmp_path: Path) -> None:
@@ -150,8 +150,8 @@ def test_single_trials_get_no_verdict_and_cells_of_one_side_are_remarked(tmp_pat
 
 def test_no_verdict_where_the_spread_between_sweeps_is_not_known(tmp_path: Path) -> None:
     found = compared(tmp_path, cells(), cells(2.0), history=False)
-    assert found.counts == {"undecided: how much sweeps differ from day to day on this pool is not known": 6}
-    assert found.remarks[1].startswith("How much sweeps on pool cpu (Made-up CPU) differ is not known")
+    assert found.counts == {"undecided: how much sweeps of this workload differ from day to day on this pool is not known": 6}
+    assert found.remarks[1].startswith("How much sweeps of bridgetower on pool cpu (Made-up CPU) differ is not known")
     first = found.pairs[1]
     assert first.verdict is Verdict.UNDECIDED and first.ratio is not None
     assert (first.ratio.low, first.ratio.high, first.ratio.se) == (0.0, math.inf, math.inf)
@@ -169,6 +169,16 @@ def test_the_spread_between_sweeps_is_in_the_interval(tmp_path: Path) -> None:
         ratio = found.pairs[0].ratio
         assert found.counts == {expected: 1}
         assert ratio is not None and ratio.se == pytest.approx(math.sqrt(2) * sd, rel=0.25)
+
+
+def test_how_far_sweeps_of_another_workload_lie_apart_says_nothing(tmp_path: Path) -> None:
+    a, b = make_sweep(tmp_path, [one()], sweep_id=A), make_sweep(tmp_path, [one(103)], sweep_id=B)
+    write_history(tmp_path, workload="flava", sweeps=30, trial_sd=1e-4, sweep_sd=0.015)
+    assert compare(a, b).counts == {f"undecided: {NOT_KNOWN}": 1}
+    write_history(tmp_path, sweeps=30, trial_sd=1e-4, sweep_sd=0.001)
+    (pair,) = compare(a, b).pairs
+    assert pair.verdict is Verdict.FASTER
+    assert pair.ratio is not None and pair.ratio.se == pytest.approx(math.sqrt(2) * 0.001, rel=0.25)
 
 
 def test_other_hosts_of_the_kind_need_the_spread_between_hosts(tmp_path: Path) -> None:
@@ -240,7 +250,7 @@ def test_the_sweeps_that_are_compared_say_nothing_of_the_spread_between_trials(t
     b = make_sweep(tmp_path, [one(repeats=1)], sweep_id=B)
     write_spread(load_sweep(a))
     assert keep_known(load_sweep(b))
-    kept = known_for(load_sweep(b)).spreads.trial("cpu", DEVICE, "throughput")
+    kept = known_for(load_sweep(b)).spreads.trial("cpu", DEVICE, WORKLOAD, "throughput")
     assert kept is not None and kept.sd == pytest.approx(0.1, rel=0.5)
     (pair,) = compare(a, b).pairs
     assert pair.b.known is None and pair.b.estimate is not None and math.isinf(pair.b.estimate.se)

@@ -112,11 +112,18 @@ def test_failed_repeats_and_what_did_not_settle_are_noted() -> None:
         row(workers(1), repeat=2, summary={"settled": False}),
         row(workers(2), repeat=1),
         row(workers(2), None, repeat=2, outcome=Outcome.CRASHED, summary={"settled": False}),
+        row(workers(3), repeat=1, summary={"settled": None, "measured_steps": 1}),
+        row(workers(4), repeat=1, summary={"settled": None, "measured_steps": 3}),
+        row(workers(4), repeat=2, summary={"settled": None, "measured_steps": 6}),
+        row(workers(4), repeat=3, summary={"settled": False, "measured_steps": 8}),
     ]
     places = places_of(rows)
     assert places["cpu · MP-0"].notes == ["3 of 4 repeats: crashed, hang"]
     assert places["cpu · MP-1"].notes == ["did not settle"]
     assert places["cpu · MP-2"].notes == ["1 of 2 repeats: crashed"], "what failed need not settle"
+    few = "too few steps to tell whether step times settled"
+    assert places["cpu · MP-3"].notes[0] == f"{few} (1 step)"
+    assert places["cpu · MP-4"].notes == ["did not settle", f"{few} (3 to 6 steps)"]
 
 
 def test_confounders_and_emulation_are_noted() -> None:

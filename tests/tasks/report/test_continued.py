@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.spec.schema import Rounds
+from tasks.analysis.held_time import HeldTime, HeldTrial
 from tasks.report.continued import continued_text, continued_to, whole_command
 from tasks.report.given_command import given_command
 from tasks.sweep.store import DecideSettings, Plan, Request
@@ -52,6 +53,18 @@ def test_a_campaigns_sweep_that_a_resume_went_on_with_says_so() -> None:
     assert resumed.decide is not None
     resumed = resumed.model_copy(update={"decide": resumed.decide.model_copy(update={"resumed": True})})
     assert given_command(resumed) == "`sweep campaign made_up`, continued by `sweep resume --budget ...`, up to 5 min of trials in all"
+
+
+def test_several_runs_are_told() -> None:
+    def held(*begin: str, slots: int = 1) -> HeldTime:
+        return HeldTime([HeldTrial(str(number), "cpu", {part: 1.0}) for number, part in enumerate(begin)], slots)
+
+    once, twice = held("launch", "waiting", "between"), held("launch", "between", "launch", "waiting")
+    assert (once.runs, twice.runs, held("launch", "launch", slots=2).runs) == (1, 2, None), "several slots are taken side by side"
+    alone = plan(rounded=False)
+    assert given_command(alone, twice) == f"`{RUN}`, in 2 runs"
+    assert given_command(alone, once) == given_command(alone, held("launch", "launch", slots=2)) == f"`{RUN}`"
+    assert given_command(plan(), twice).endswith("`sweep resume --budget ...`, up to 5 min of trials in all; in 2 runs")
 
 
 def test_a_sweep_whose_trials_were_all_planned_has_its_command_alone() -> None:

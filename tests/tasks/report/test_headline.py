@@ -30,7 +30,7 @@ def undecided() -> Report:
 
 def test_no_winner_without_a_verdict_and_then_the_next_step_with_its_time() -> None:
     said = headline_of(undecided())
-    assert said.said == "No clear winner: MP-1 and MP-0 cannot be told apart"
+    assert said.said == "No clear winner: MP-1 and MP-0 are not shown to differ"
     assert said.step is not None and said.lines[-1] == said.step.text == "To decide more, in about 6 s: sweep resume made-up --budget 1m"
     assert said.lines[0].startswith(f"{said.said}. Best measured: MP-1, 101.0 samples/s, ") and len(said.lines) == 2
     assert said.line == f"made_up · smoke: {said.said}; best measured: MP-1, 101.0 samples/s, {said.line.split('samples/s, ')[1]}"
@@ -40,7 +40,7 @@ def test_no_winner_without_a_verdict_and_then_the_next_step_with_its_time() -> N
 def test_a_winner_is_named_with_by_how_much_and_needs_no_next_step() -> None:
     said = headline_of(report_of([*repeats(workers(0), 100.0), *repeats(workers(1), 150.0)]))
     assert said.said == "MP-1 is fastest" and said.step is None
-    assert len(said.lines) == 1 and said.lines[0].startswith("MP-1 is fastest. 150.0 samples/s, ±") and ". x1.50, (1." in said.lines[0]
+    assert len(said.lines) == 1 and said.lines[0].startswith("MP-1 is fastest. 150.0 samples/s, ±") and ". x1.50 (1." in said.lines[0]
 
 
 def test_groups_of_work_have_a_line_each() -> None:

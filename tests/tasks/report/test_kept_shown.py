@@ -13,7 +13,6 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from cluster.journal.journal import JournalFollower
-from experiments.config.paths import runs_root
 from experiments.trial import Outcome
 from flows.cli.commands import app
 from flows.cli.show_sweeps import print_sweep
@@ -30,17 +29,32 @@ READ_OF_A_SWEEP = ("plan.json", "slots.jsonl", "held_time.json", "known_spread.j
 READ_OF_A_TRIAL = ("trial.json", "result.json", "journal.jsonl")
 
 
-@pytest.fixture
-def sweep_dir(monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two cells of two repeats and one that does not fit, after their report."""
-    monkeypatch.setattr(make_shown, "LEAST", 1)
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A runs folder as the sweep's report left it: figures take most of a second to draw, so it is written once."""
+    runs = tmp_path_factory.mktemp("kept") / "runs"
     fakes = [Fake({"pool": "cpu", "dataloader_workers": at}, rate=100.0 + 20 * at, repeats=2, steps=45) for at in range(2)]
     fakes.append(Fake({"pool": "cpu", "dataloader_workers": 3}, outcome=Outcome.DOES_NOT_FIT, reason="out of memory"))
-    folder = make_sweep(runs_root(), fakes)
-    SlotLog(folder / "slots.jsonl").taken(trial_dirs(folder)[0].name, "cpu", ["0"], 1_767_225_600.0)
-    (folder / "held_time.json").write_text('{"slots": 1, "trials": []}')
-    write_report(folder)
-    return folder
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SWEEPBENCH_RUNS", str(runs))
+        patch.setattr(make_shown, "LEAST", 1)
+        folder = make_sweep(runs, fakes)
+        SlotLog(folder / "slots.jsonl").taken(trial_dirs(folder)[0].name, "cpu", ["0"], 1_767_225_600.0)
+        (folder / "held_time.json").write_text('{"slots": 1, "trials": []}')
+        write_report(folder)
+    runs.rename(runs.with_name("as reported"))
+    return runs
+
+
+@pytest.fixture
+def sweep_dir(reported: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two cells of two repeats and one that does not fit, after their report. Anew for each test where it was written: of a sweep at
+    another place nothing is kept."""
+    shutil.rmtree(reported, ignore_errors=True)
+    shutil.copytree(reported.with_name("as reported"), reported)
+    monkeypatch.setenv("SWEEPBENCH_RUNS", str(reported))
+    monkeypatch.setattr(make_shown, "LEAST", 1)
+    return reported / SWEEP_ID
 
 
 @pytest.fixture

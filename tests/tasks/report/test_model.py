@@ -28,6 +28,9 @@ def test_why_there_is_no_answer() -> None:
     assert report_of([fake]).no_answer == "Every trial is emulated: nothing here is a measurement, so nothing is compared."
     assert report_of([waiting]).no_answer == "No trial has ended yet."
     assert report_of([waiting, failed]).no_answer == "No cell has a value: 1 hang, 1 to do."
+    full = [row(workers(count), None, outcome=Outcome.DOES_NOT_FIT) for count in (0, 1)]
+    assert report_of(full[:1]).no_answer == "No cell has a value: 1 does not fit."
+    assert report_of(full).no_answer == "No cell has a value: 2 do not fit."
     done = report_of([row(workers(0)), failed])
     assert done.no_answer == "" and done.answer is not None and done.headline == done.answer.headline
     assert done.winners == [] and done.next_step is None
@@ -49,7 +52,7 @@ def test_cells_stand_in_the_tables_order() -> None:
 
 def test_a_section_is_found_by_its_name() -> None:
     report = report_of([row(workers(0))])
-    assert report.section_names == ["comparison", "aa", "step_decomposition", "trials", "sweep_facts"]
+    assert report.section_names == ["comparison", "aa", "step_decomposition", "parameters", "trials", "sweep_facts"]
     assert report.section("comparison").block(ComparisonTable).columns == ["MP-0"]
     with pytest.raises(KeyError, match="no section scaling: there is comparison, "):
         report.section("scaling")

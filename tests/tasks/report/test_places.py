@@ -41,7 +41,7 @@ def test_another_day_and_other_code_are_named_by_what_differs() -> None:
 def test_the_report_claims_nothing_of_cells_on_two_hosts_and_says_why() -> None:
     report = report_of(spread_over_hosts(["aaa", "bbb"]))
     assert report.answer is not None and report.answer.winner is None
-    assert report.headline == "No clear winner: MP-1 and MP-0 cannot be told apart"
+    assert report.headline == "No clear winner: MP-1 and MP-0 are not shown to differ"
     assert "Undecided against MP-0: not measured on one host in one sitting." in report.answer.sentences
     apart = "Undecided since host or sitting differ as the cells do, so that the one cannot be told from the other: MP-1 and MP-0."
     assert f"{apart} Repeats of both on one host would compare them." in report.cautions

@@ -103,6 +103,21 @@ def test_the_page_says_how_rates_scale_and_what_communication_costs(tmp_path: Pa
     ]
     [four] = [line for line in text.splitlines() if line.startswith("| devices 4 | 4 |")]
     assert "| 95.0 % | 18.0 ms | 13.0 ms | 5.0 % |" in four
+    assert text.rstrip().endswith(f"![Each cell, with 95 % intervals]({SWEEP_ID}/figures/throughput.svg)")
+
+
+def test_the_page_counts_the_spikes_that_a_suite_asks_for(tmp_path: Path) -> None:
+    looked = {"steps": 400, "rms": lambda step: 1.0, "parameters": {"spikes_after": 100}, "window": {"spikes_after": 100}}
+    spiky = Fake({"pool": "cpu", "update_rule": "adamw"}, loss=lambda step: 2.0 + 2.0 * (step in (204, 205)), **looked)  # type: ignore[arg-type]
+    quiet = Fake({"pool": "cpu", "update_rule": "stable_adamw"}, **looked)  # type: ignore[arg-type]
+    make_sweep(runs_root(), [spiky, quiet])
+    text = publish([SweepStore(SWEEP_ID)], tmp_path / "page").read_text()
+    lines = [line.split(" | ") for line in text.partition("\nSpikes. ")[2].splitlines() if line.startswith("| ")]
+    cells = {line[0].removeprefix("| "): line[1] for line in lines}
+    assert (cells["adamw"], cells["stable\\_adamw"]) == ("1", "0")
+    assert (
+        text.rstrip().endswith(f"]({SWEEP_ID}/figures/spikes.svg)") and (tmp_path / "page" / SWEEP_ID / "figures" / "spikes.svg").exists()
+    )
 
 
 def test_a_drawn_data_set_is_named_without_the_place_of_runs(tmp_path: Path) -> None:
@@ -129,6 +144,7 @@ def test_the_readme_says_what_the_data_say_and_no_file_names_a_host(page: Path) 
     text = (page / "README.md").read_text()
     for line in (
         "- **Device:** Made-up CPU",
+        "- **Settings:** precision fp32, batch\\_size 8\n",
         "- **Hosts:** 0123456789ab",
         "- **Software:** torch 2.13.0",
         f"- **Code:** commit 0123456789ab with uncommitted changes, tree {TREE} in every trial",

@@ -52,12 +52,12 @@ def test_settings_have_a_ratio_to_the_baseline_and_no_verdict_of_the_grid() -> N
 def test_level_settings_are_no_winner() -> None:
     report = reported(race_rows([100, 100.01, 50, 40], [EVERYONE, EVERYONE, *[(0, 1)] * 6], sd=0.001))
     assert report.headline.startswith("No clear winner: MP-") and "is within 2.0 % of the fastest, and MP-" in report.headline
-    assert report.headline.endswith("cannot be told apart from it") and report.winners == []
+    assert report.headline.endswith(" is not shown to differ from it") and report.winners == []
 
 
 def test_an_open_race_says_who_leads_and_what_would_decide_it() -> None:
     report = reported(race_rows([100, 99.5, 99, 40], [EVERYONE] * 2, sd=0.01))
-    assert report.headline.startswith("Not decided: MP-") and "cannot be told apart from it" in report.headline
+    assert report.headline.startswith("Not decided: MP-") and " not shown to differ from it" in report.headline
     assert report.next_step == NextStep("sweep resume made-up --budget 6s", 6.0)
     assert report.answer is not None and report.answer.label == "4 cells compared"
 

@@ -24,18 +24,27 @@ FIRST, SECOND = "made-up-20260102-000000-0000", "made-up-20260101-000000-0000"  
 MISSING = ["`a_b` had no time", "nor *c*"]
 
 
-@pytest.fixture
-def page(tmp_path: Path) -> Path:
-    """A page of two sweeps, which are not there any more."""
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of two sweeps, which are not there any more; made once."""
+    folder = tmp_path_factory.mktemp("written")
     fakes = [Fake({"pool": "cpu", "model": "base", "dataloader_workers": count}, 100.0 + count, repeats=2) for count in (0, 1)]
     stores = []
-    for sweep_id in (FIRST, SECOND):
-        for trial in trial_dirs(make_sweep(runs_root(), fakes, sweep_id=sweep_id)):
-            write_steps(trial)
-        stores.append(SweepStore(sweep_id))
-    publish(stores, tmp_path / "page", MISSING)
-    shutil.rmtree(runs_root())
-    return tmp_path / "page"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SWEEPBENCH_RUNS", str(folder / "runs"))
+        for sweep_id in (FIRST, SECOND):
+            for trial in trial_dirs(make_sweep(runs_root(), fakes, sweep_id=sweep_id)):
+                write_steps(trial)
+            stores.append(SweepStore(sweep_id))
+        publish(stores, folder / "page", MISSING)
+        shutil.rmtree(runs_root())
+    return folder / "page"
+
+
+@pytest.fixture
+def page(written: Path, tmp_path: Path) -> Path:
+    """A copy of it for one test."""
+    return Path(shutil.copytree(written, tmp_path / "page"))
 
 
 def contents(page: Path) -> dict[str, str]:

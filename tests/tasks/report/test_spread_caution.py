@@ -16,7 +16,14 @@ from tests.tasks.fake_sweep import Fake, make_sweep
 from tests.tasks.spread_support import write_history
 
 ONCE = {"pool": "cpu", "dataloader_workers": 0}
-UNKNOWN = "A cell that ran once on pool cpu (Made-up CPU) has no interval either: the spread between trials there is not known."
+UNKNOWN = (
+    "A cell that ran once on pool cpu (Made-up CPU) has no interval either: the spread between trials of bridgetower there is not known."
+)
+
+KNOWN = (
+    "A cell that ran once on pool cpu (Made-up CPU) has its interval from other settings' trials in past sweeps of bridgetower there, "
+    "whose standard "
+)
 
 
 def said(root: Path, *fakes: Fake) -> list[str]:
@@ -38,12 +45,28 @@ def test_a_known_spread_gives_an_interval_and_its_source(tmp_path: Path) -> None
     """Twelve past sweeps of three cells whose trials lie 1 % apart."""
     write_history(tmp_path, trial_sd=0.01)
     [line] = said(tmp_path, Fake(ONCE))
-    start = (
-        "A cell that ran once on pool cpu (Made-up CPU) has its interval from other settings' trials in past sweeps there, whose standard "
-    )
-    assert re.fullmatch(rf"{re.escape(start)}deviation was (0\.[89]|1\.[0-2])\d* % \(`sweep spread`\)\.", line), line
+    assert deviation(line, KNOWN) == pytest.approx(1.0, abs=0.2)
     estimate = make_report(load_sweep(tmp_path / "made-up-20260101-000000-0000")).cells[0].estimate
     assert estimate is not None and estimate.relative == pytest.approx(0.0196, rel=0.2)
+
+
+def test_each_workload_of_a_pool_has_its_own_say(tmp_path: Path) -> None:
+    for root in (tmp_path / "some", tmp_path / "more"):
+        write_history(root, trial_sd=0.01)
+    fakes = [Fake({**ONCE, "suite": workload}, workload=workload) for workload in ("bridgetower", "flava", "bert")]
+    unknown, known = said(tmp_path / "some", *fakes)
+    assert unknown == UNKNOWN.replace("bridgetower", "flava and bert") and deviation(known, KNOWN) == pytest.approx(1.0, abs=0.2)
+    write_history(tmp_path / "more", trial_sd=0.1, workload="flava")
+    unknown, again, noisy = said(tmp_path / "more", *fakes)
+    assert (unknown, again) == (UNKNOWN.replace("bridgetower", "bert"), known), "the noisy workload changes nothing of the quiet one"
+    assert deviation(noisy, KNOWN.replace("bridgetower", "flava")) == pytest.approx(10.0, abs=2.0)
+
+
+def deviation(line: str, start: str) -> float:
+    """The standard deviation, %, that the caution tells."""
+    found = re.fullmatch(rf"{re.escape(start)}deviation was ([\d.]+) % \(`sweep spread`\)\.", line)
+    assert found, line
+    return float(found[1])
 
 
 def test_a_report_without_any_interval_is_written(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from experiments.trial import Outcome, label
 from tasks.analysis.rounds_left import SENSIBLE
 from tasks.analysis.trial_row import TrialRow
 from tasks.report.model import Report
-from tasks.report.next_step import NextStep
+from tasks.report.next_step import MEASURE, MEASURE_AND_DECIDE, NextStep
 from tasks.report.standing import standing_of, stands
 from tasks.sweep.store import DecideSettings
 from tests.tasks.cell_support import repeats, report_of, settings, source_of, workers
@@ -80,6 +80,25 @@ def test_what_the_rest_would_take() -> None:
     table = report.section("standing").table
     assert [row[0] for row in table.rows] == ["MP-1", name] and table.rows[0][1::2] == ["faster", "decided after 3 rounds"]
     assert table.rows[1][1::2] == ["undecided", f"about {left} more rounds"]
+
+
+def test_what_there_was_no_time_for_comes_before_other_rounds() -> None:
+    """A cell that was measured lacks a trial, which takes its minute; two cells were never begun: as long as the longest of the others."""
+    made = rows((100.0, QUIET[:2]), (130.0, QUIET[:2]))
+    cut = [made[0].trial, *(repeats(workers(count), 1.0, QUIET[:1])[0].trial for count in (2, 4))]
+    decide = DecideSettings(budget_s=600.0, until_decided=True)
+    found = report_of(made, decide=decide, cut=cut).next_step
+    assert found == NextStep("sweep resume made-up --budget 6m", 300.0, MEASURE_AND_DECIDE), "3 and a round of 2"
+
+
+def test_where_nothing_else_is_open_what_there_was_no_time_for_is_next() -> None:
+    made = rows((100.0, QUIET), (130.0, QUIET[::-1]), (150.0, QUIET))
+    cut = [repeats(workers(4), 1.0, QUIET[:1])[0].trial]
+    report = report_of(made, decide=DecideSettings(budget_s=600.0, until_decided=True, looks=LOOKS), cut=cut)
+    assert report.standing is not None and report.standing.step is None
+    assert report.next_step == NextStep("sweep resume made-up --budget 2m", 60.0, MEASURE)
+    once = report_of(made, cut=cut).next_step
+    assert once is not None and once.purpose.startswith(MEASURE)
 
 
 def test_a_speed_up_that_is_not_claimed_is_not_called_faster() -> None:

@@ -9,7 +9,21 @@ import pytest
 
 from experiments.metrics import metric_of
 from experiments.stats.estimate import Estimate
-from tasks.report.text_format import amount, clock, devices_told, interval, listed, number, percent, plural, seconds, size, spread, times
+from tasks.report.text_format import (
+    amount,
+    clock,
+    devices_told,
+    ended,
+    interval,
+    listed,
+    number,
+    percent,
+    plural,
+    seconds,
+    size,
+    spread,
+    times,
+)
 
 
 def estimate(low: float, high: float, value: float = 1.0, se: float = 0.01) -> Estimate:
@@ -45,6 +59,11 @@ def estimate(low: float, high: float, value: float = 1.0, se: float = 0.01) -> E
 )
 def test_significant_digits(value: float | None, digits: int, text: str) -> None:
     assert number(value, digits) == text
+
+
+def test_how_many_ended_so() -> None:
+    told = [ended(1, "does_not_fit"), ended(2, "does_not_fit"), ended(2, "crashed"), ended(1, "without the metric")]
+    assert told == ["1 does not fit", "2 do not fit", "2 crashed", "1 without the metric"]
 
 
 def test_four_digits_unless_asked() -> None:

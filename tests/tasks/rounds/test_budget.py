@@ -11,11 +11,14 @@ from experiments.spec.schema import MOST_ROUNDS
 from experiments.stats.look import Look
 from experiments.trial import Outcome
 from tasks.rounds import budget as rounds_budget
-from tasks.rounds.budget import with_budget
+from tasks.rounds.budget import deadline_of, gone_on_with, with_budget
 from tasks.sweep import budget
+from tasks.sweep.ab_settings import AbSettings
 from tasks.sweep.budget import check_budget, rounds_that_fit
 from tasks.sweep.store import AaSettings, DecideSettings, Plan, Request
+from tasks.sweep.what_is_left import Left
 from tests.tasks.plan_support import make_plan, make_suite, make_trial, saved
+from tests.tasks.race_support import race_settings
 
 
 @pytest.fixture
@@ -68,6 +71,35 @@ def test_more_time_for_a_sweep_with_a_budget() -> None:
     found = with_budget(store, plan, 90.0).decide
     assert found == DecideSettings(budget_s=150.0, most=MOST_ROUNDS, until_decided=True, resumed=True, looks=[Look(round=3, spent=0.75)])
     assert with_budget(store, plan, None, until_decided=False).decide == plan.decide.model_copy(update={"until_decided": False})  # type: ignore[union-attr]
+
+
+def test_more_time_brings_back_what_there_was_no_time_for_and_runs_it_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    renewed: list[Plan] = []
+    monkeypatch.setattr(rounds_budget, "renew", lambda plan, *, say: renewed.append(plan) or plan)
+    first, second = make_trial(1), make_trial(2)  # of which one ran
+    again = make_trial(3, repeat=2, index=1, parameters=first.parameters)
+    settings = DecideSettings(budget_s=60.0, until_decided=False)
+    plan = make_plan([first, again], cut=[second], decide=settings)
+    store = saved(plan, t1=Outcome.OK, t3=Outcome.OK)
+    later = gone_on_with(store, 600.0)
+    assert ([trial.key for trial in later.trials], later.cut) == ([first.key, second.key, again.key], [])
+    assert later.decide is not None and later.decide.budget_s == 720.0, "two trials took a minute each"
+    for asked in ((), (None, True)):
+        kept = gone_on_with(store, *asked)
+        assert (kept.trials, kept.cut) == (plan.trials, plan.cut)
+    assert [len(each.trials) for each in renewed] == [3, 2, 2], "it runs under today's code, as the others do"
+    assert store.load_plan() == plan, "nothing is written"
+
+
+def test_only_a_plain_sweep_leaves_trials_out_for_want_of_time() -> None:
+    plan = make_plan([make_trial(1), make_trial(2)], decide=DecideSettings(budget_s=60.0))
+    store = saved(plan, t1=Outcome.OK)
+    left = Left(rest=[plan.trials[1]])
+    ends = deadline_of(store, plan, left, 60.0)  # what the other one took
+    assert ends is not None and 0.0 < ends.left_s <= 60.0
+    assert deadline_of(store, plan, Left(), 60.0) is None and deadline_of(store, plan, left, None) is None
+    for kind in ({"race": race_settings(budget_s=600.0)}, {"ab": AbSettings(kind="commits", a="main", b="HEAD")}):
+        assert deadline_of(store, plan.model_copy(update=kind), left, 60.0) is None
 
 
 def test_a_sweep_without_a_budget_had_one_look_at_its_end() -> None:

@@ -162,6 +162,17 @@ def test_a_larger_budget_goes_on_where_the_looks_were(monkeypatch: pytest.Monkey
     assert machine.plan.decide.looks[-1] == Look(round=6, spent=1 - 0.25**3)
 
 
+def test_a_round_that_was_cut_and_is_planned_again_is_cut_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, CLEAR, until_decided=False)
+    second = machine.run()
+    assert second is not None
+    again = [trial for trial in second.trials if trial.repeat == 2]
+    other = make_trial(9)
+    machine.plan = machine.plan.model_copy(update={"cut": [*again, other]})
+    planned = machine.run()
+    assert planned is not None and planned.trials == second.trials and planned.cut == [other]
+
+
 def test_the_note_says_the_round_and_what_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch, CLEAR, most=5)
     assert decide_note(machine.plan) == "round 1"

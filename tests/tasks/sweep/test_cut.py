@@ -35,7 +35,7 @@ def test_a_plan_of_which_nothing_was_run_stays_whole() -> None:
 
 
 def test_a_trial_that_was_cut_and_planned_again_is_there_once() -> None:
-    """As after `sweep resume --budget`, which plans the round again of which nothing was run."""
+    """As after an early `sweep resume --budget`, which planned the round again of which nothing was run."""
     store = saved(PLAN, t1=Outcome.OK, t2=Outcome.OK)
     left = cut(store, PLAN)
     grown = left.model_copy(update={"trials": [*left.trials, PLAN.trials[2]]})

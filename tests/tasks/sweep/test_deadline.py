@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from experiments.trial import Outcome, Trial, TrialResult
-from tasks.sweep import slot_log
+from tasks.sweep import deadline, slot_log
 from tasks.sweep.deadline import Deadline, TimesSoFar, expected_trial_s
-from tasks.sweep.round_time import trial_times
+from tasks.sweep.round_time import longest_trials, trial_times
 from tasks.sweep.slot_log import SlotLog
+from tasks.sweep.store import SweepStore, readable_result
 from tests.tasks.plan_support import make_plan, make_result, make_trial, saved
 
 ONE, TWO, WIDE = make_trial(1), make_trial(2), make_trial(3, parameters={"devices": 4, "measure_s": 6.0})
@@ -19,7 +20,7 @@ def took(trial: Trial, seconds: float, start: float = 0.0) -> tuple[Trial, Trial
 
 
 def so_far(*ended: tuple[Trial, TrialResult]) -> TimesSoFar:
-    return TimesSoFar(trial_times(ended), {trial.cell: trial.parameters["devices"] for trial, _ in ended})
+    return TimesSoFar(trial_times(ended), longest_trials(ended), {trial.cell: trial.parameters["devices"] for trial, _ in ended})
 
 
 def test_a_cell_takes_what_it_took_here_else_in_the_past() -> None:
@@ -36,6 +37,14 @@ def test_an_unknown_cell_takes_as_long_as_the_slowest_with_as_many_devices() -> 
     assert expected_trial_s(TWO, ended, {}) == 20.0
     assert expected_trial_s(make_trial(4, parameters={"devices": 4}), ended, {}) == 50.0
     assert expected_trial_s(make_trial(5, parameters={"devices": 2}), ended, {}) == 50.0, "none has two: the slowest of all"
+
+
+def test_a_cell_that_is_new_compiles_as_others_did_and_one_that_is_known_does_not() -> None:
+    compiled = (ONE, make_result(ONE, started_at=0.0, finished_at=100.0, summary={"compile_seconds": 80.0}))
+    assert expected_trial_s(ONE, so_far(compiled, took(TWO, 30.0)), {}) == 20.0
+    assert expected_trial_s(make_trial(5), so_far(compiled, took(TWO, 30.0)), {}) == 100.0
+    failed = (ONE, make_result(ONE, Outcome.CRASHED, started_at=0.0, finished_at=500.0))
+    assert expected_trial_s(make_trial(5), so_far(failed, took(TWO, 30.0)), {}) == 30.0
 
 
 def test_of_what_nothing_is_known_the_window_counts_at_least() -> None:
@@ -73,3 +82,26 @@ def test_the_pause_between_two_runs_of_a_command_is_no_time_between_trials(now: 
         log.given_back(trial.key)
         store.save_result(make_result(trial, started_at=began, finished_at=began + 20.0))
     assert Deadline(100.0, {}, clock=lambda: now).fits(WIDE, store, plan) is fits
+
+
+def test_each_result_is_read_once_and_again_where_its_trial_was_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A campaign asks before each trial, so a sweep of n trials once read n²/2 results."""
+    read: list[str] = []
+
+    def noted(store: SweepStore, key: str) -> TrialResult | None:
+        read.append(key)
+        return readable_result(store, key)
+
+    monkeypatch.setattr(deadline, "readable_result", noted)
+    trials = [make_trial(number, parameters={"devices": 1}) for number in range(1, 9)]
+    plan = make_plan(trials)
+    store, ends = saved(plan), Deadline(100.0, {}, clock=lambda: 70.0)
+    for trial in trials:
+        assert ends.fits(trial, store, plan)
+        store.save_result(make_result(trial, started_at=0.0, finished_at=30.0))
+    assert read == [trial.key for trial in trials[:-1]]
+    assert ends.fits(trials[0], store, plan) and read == [trial.key for trial in trials]
+    store.save_result(make_result(trials[0], started_at=0.0, finished_at=31.0))
+    assert not ends.fits(trials[0], store, plan) and read[len(trials) :] == [trials[0].key]
+    (store.trial_dir(trials[0].key) / "result.json").unlink()
+    assert ends.fits(trials[0], store, plan) and len(read) == len(trials) + 1, "it runs again"

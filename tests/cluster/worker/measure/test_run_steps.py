@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
 import torch
 
 from cluster.devices.clock import COMPUTE, COPY, DATA, UPDATE
-from cluster.worker.measure.loop import _kind, run_steps
+from cluster.worker.measure.loop import run_steps
 from experiments.step_record import StepTiming
 
 MARKS = {DATA: "DATA", COPY: "COPY", COMPUTE: "COMPUTE", UPDATE: "UPDATE"}
@@ -93,22 +92,6 @@ def test_a_step_of_micro_batches_has_its_marks_once_and_all_samples() -> None:
     first = ["fetch", *["next"] * 3, "DATA", *["place"] * 3, "COPY", "learn 1 2 3", "COMPUTE", "update 1", "UPDATE", "finish"]
     assert script.calls[: len(first)] == first and "learn 4 5 6" in script.calls
     assert recorded == ["1: 6 samples, loss 0.5", "2: 15 samples, loss 0.5"]
-
-
-@pytest.mark.parametrize(
-    ("kinds", "expected"),
-    [
-        ([None], None),
-        ([None, None], None),
-        (["text"], "text"),
-        (["text", "text"], "text"),
-        (["text", "image"], "image+text"),
-        (["text", "image", "text"], "image+text+text"),
-        ([None, "text"], "text"),
-    ],
-)
-def test_a_step_of_several_kinds_is_named_for_all(kinds: list[str | None], expected: str | None) -> None:
-    assert _kind(kinds) == expected
 
 
 def test_no_steps_take_no_batch() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +87,8 @@ ACCUMULATED: dict[str, dict[str, Any]] = {
 }
 STABLE = {"update_rule": "stable_adamw", "rms_tensors": "*"}
 
-RANK = """
-import json, sys
+RANKS = """
+import importlib, json, os, sys, threading, traceback
 import torch
 import torch.distributed as dist
 from cluster.devices.cpu import Cpu
@@ -96,113 +98,147 @@ from experiments import workloads
 from experiments.trial import DataSource
 from experiments.components.workload import Context
 
-rank, world, steps = map(int, sys.argv[1:4])
-store, out, asked = sys.argv[4], sys.argv[5], json.loads(sys.argv[6])
 torch.set_num_threads(1)
-if world > 1:
-    dist.init_process_group("gloo", store=dist.FileStore(store, world), rank=rank, world_size=world)
-found = {}
-for name, values in asked.items():
-    module = workloads.load(values.pop("workload"))
-    folder, zeros = values.pop("data", None), values.pop("zeros", False)
-    data = folder and DataSource(uri=folder, fingerprint="f", tokenizer=folder + "/tokenizer")
-    parameters = module.Parameters.model_validate({"warmup_steps": 1, "steps": steps, **values})
-    workload = module.build(Context(parameters, data, "cpu", rank, world, parameters.batch_size))
-    torch.manual_seed(0)
-    device = Cpu()
-    train_step = TrainStep(workload, workload.model(), parameters, device, choose_engine(parameters, device, world))
-    cached = []
-    watch = train_step.plain.register_forward_pre_hook(lambda *_: cached.append(torch.is_autocast_cache_enabled()))
-    batches, losses, rms = workload.batches(), [], []
-    for step in range(1, steps + 1):
-        parts = [train_step.place(next(batches)) for _ in range(parameters.accumulation_steps)]
-        loss = train_step.forward_backward(*parts)
-        if zeros:
-            seen = set()
-            for unit in (*workload.shard_units(train_step.plain), train_step.plain):
-                own = [p for p in unit.parameters() if id(p) not in seen and p.requires_grad]
-                seen |= {id(p) for p in own}
-                for p in own if any(q.grad is not None for q in own) else []:
-                    p.grad = torch.zeros_like(p) if p.grad is None else p.grad
-        train_step.update(step)
-        rms += train_step.diagnostics(step).values()
-        if world > 1:
-            dist.all_reduce(loss, dist.ReduceOp.SUM)
-        losses.append(float(loss) / world)
-    held = sum(p.to_local().numel() if hasattr(p, "to_local") else p.numel() for p in train_step.model.parameters())
-    watch.remove()
-    apart = 0.0
-    for p in train_step.trained if world > 1 and parameters.parallel == "ddp" else []:
-        most, least = p.detach().clone(), p.detach().clone()
-        dist.all_reduce(most, dist.ReduceOp.MAX)
-        dist.all_reduce(least, dist.ReduceOp.MIN)
-        apart = max(apart, float((most - least).max()))
-    found[name] = {"losses": losses, "after": train_step.evaluate()["loss"], "held": held, "rms": rms, "cached": sorted(set(cached))}
-    found[name]["apart"] = apart
-if rank == 0:
-    open(out, "w").write(json.dumps(found))
-if world > 1:
-    dist.destroy_process_group()
+
+
+def learn(rank, world, steps, store, out, asked):
+    if world > 1:
+        dist.init_process_group("gloo", store=dist.FileStore(store, world), rank=rank, world_size=world)
+    found = {}
+    for name, values in asked.items():
+        module = workloads.load(values.pop("workload"))
+        folder, zeros = values.pop("data", None), values.pop("zeros", False)
+        data = folder and DataSource(uri=folder, fingerprint="f", tokenizer=folder + "/tokenizer")
+        parameters = module.Parameters.model_validate({"warmup_steps": 1, "steps": steps, **values})
+        workload = module.build(Context(parameters, data, "cpu", rank, world, parameters.batch_size))
+        torch.manual_seed(0)
+        device = Cpu()
+        train_step = TrainStep(workload, workload.model(), parameters, device, choose_engine(parameters, device, world))
+        cached = []
+        watch = train_step.plain.register_forward_pre_hook(lambda *_: cached.append(torch.is_autocast_cache_enabled()))
+        batches, losses, rms = workload.batches(), [], []
+        for step in range(1, steps + 1):
+            parts = [train_step.place(next(batches)) for _ in range(parameters.accumulation_steps)]
+            loss = train_step.forward_backward(*parts)
+            if zeros:
+                seen = set()
+                for unit in (*workload.shard_units(train_step.plain), train_step.plain):
+                    own = [p for p in unit.parameters() if id(p) not in seen and p.requires_grad]
+                    seen |= {id(p) for p in own}
+                    for p in own if any(q.grad is not None for q in own) else []:
+                        p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+            train_step.update(step)
+            rms += train_step.diagnostics(step).values()
+            if world > 1:
+                dist.all_reduce(loss, dist.ReduceOp.SUM)
+            losses.append(float(loss) / world)
+        held = sum(p.to_local().numel() if hasattr(p, "to_local") else p.numel() for p in train_step.model.parameters())
+        watch.remove()
+        apart = 0.0
+        for p in train_step.trained if world > 1 and parameters.parallel == "ddp" else []:
+            most, least = p.detach().clone(), p.detach().clone()
+            dist.all_reduce(most, dist.ReduceOp.MAX)
+            dist.all_reduce(least, dist.ReduceOp.MIN)
+            apart = max(apart, float((most - least).max()))
+        found[name] = {"losses": losses, "after": train_step.evaluate()["loss"], "held": held, "rms": rms, "cached": sorted(set(cached))}
+        found[name]["apart"] = apart
+    if rank == 0:
+        open(out, "w").write(json.dumps(found))
+    if world > 1:
+        dist.destroy_process_group()
+
+
+steps, launches, imported = json.loads(sys.stdin.read())
+for name in imported:
+    importlib.import_module(name)
+assert threading.active_count() == 1
+running = set()
+for world, *given in launches:
+    for rank in range(world):
+        child = os.fork()
+        if child == 0:
+            try:
+                learn(rank, world, steps, *given)
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+            os._exit(1)
+        running.add(child)
+while running:
+    child, status = os.wait()
+    running.remove(child)
+    if status:
+        sys.exit(1)  # the others would wait for it
 """
+# What they import, once: each would else take 9 s of CPU time for it
+IMPORTED = (
+    "torch._dynamo",
+    "torch.distributed.fsdp",
+    "torch.distributed.tensor",
+    *(f"transformers.models.{name}.modeling_{name}" for name in ("bert", "flava", "t5")),
+)
+
+Found = dict[str, dict[str, Any]]  # by case: loss by step (mean over ranks), loss afterwards, parameters held by rank 0, and more
 
 
-def learn(folder: Path, world: int, cases: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Loss by step (mean over ranks), loss afterwards and parameters held by rank 0, of each case; all in the same processes."""
-    out = folder / f"found-{world}.json"
-    command = [sys.executable, "-c", RANK]
-    ranks = [
-        subprocess.Popen(
-            [*command, str(rank), str(world), str(STEPS), str(folder / "store"), str(out), json.dumps(cases)],
-            cwd=ROOT,
-            env={**os.environ, "SWEEPBENCH_EXTRA": str(EXTRA)},
-            stderr=subprocess.PIPE,
-        )
-        for rank in range(world)
-    ]
-    try:
-        for rank in ranks:
-            _, errors = rank.communicate(timeout=500)
-            assert rank.returncode == 0, errors.decode()[-3000:]
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.wait()
-    found: dict[str, dict[str, Any]] = json.loads(out.read_text())
-    return found
+def learn(folder: Path, worlds: dict[int, Found]) -> dict[int, Found]:
+    """What the cases of each number of ranks give: all of them in the same ranks, which are forked from one process."""
+    launches = [(world, str(folder / f"store-{world}"), str(folder / f"found-{world}.json"), cases) for world, cases in worlds.items()]
+    with subprocess.Popen(
+        [sys.executable, "-c", RANKS],
+        cwd=ROOT,
+        env={**os.environ, "SWEEPBENCH_EXTRA": str(EXTRA)},
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as parent:
+        try:
+            _, errors = parent.communicate(json.dumps([STEPS, launches, IMPORTED]), timeout=500)
+        finally:
+            with suppress(ProcessLookupError):  # all have ended
+                os.killpg(parent.pid, signal.SIGKILL)
+    assert parent.returncode == 0, errors[-3000:]
+    return {world: json.loads(Path(out).read_text()) for world, _, out, _ in launches}
 
 
-@pytest.fixture(scope="module")
-def drawn(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("drawn")
-    scenes.build(folder, rows=64, validation_rows=64, seed=0, max_size=128)
-    return str(folder)
-
-
-@pytest.fixture(scope="module")
-def together(tmp_path_factory: pytest.TempPathFactory, drawn: str) -> dict[str, dict[str, Any]]:
+def cases_together(drawn: str, written: str) -> Found:
     cases = {name: {**SYNTHETIC, **values} for name, values in STRATEGIES.items()}
     cases |= {f"flava, {name}": {**FLAVA, "data": drawn, **values} for name, values in FLAVA_STRATEGIES.items()}
     cases |= {name: {**values, "data": drawn} for name, values in REAL.items()}
-    written = tmp_path_factory.mktemp("written")
-    texts.build(written, rows=32, validation_rows=8, seed=0)
-    cases |= {name: {**values, "data": str(written)} for name, values in TEXT_CASES.items()}
+    cases |= {name: {**values, "data": written} for name, values in TEXT_CASES.items()}
     cases |= {f"clipped, {name}": {**SYNTHETIC, **CLIPPED, "parallel": name} for name in ("ddp", "fsdp1", "fsdp2")}
     cases["stable"] = {**SYNTHETIC, **STABLE}
     halves = {**SYNTHETIC, **CLIPPED, "batch_size": 4, "accumulation_steps": 2}
     cases |= {f"accumulated, {name}": {**halves, **values} for name, values in ACCUMULATED.items()}
     thirds = {**FLAVA, "data": drawn, "accumulation_steps": 3, "kinds": "balanced"}
-    cases |= {f"flava accumulated, {name}": {**thirds, "parallel": name} for name in ("ddp", "fsdp1")}
-    return learn(tmp_path_factory.mktemp("together"), 2, cases)
+    return cases | {f"flava accumulated, {name}": {**thirds, "parallel": name} for name in ("ddp", "fsdp1")}
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory, drawn: str) -> dict[str, dict[str, Any]]:
-    """One process that sees both ranks' batches as one."""
+def cases_alone(drawn: str) -> Found:
+    """Of one process that sees both ranks' batches as one."""
     both = {**SYNTHETIC, "batch_size": 16}
     real = {"vit": {**VIT, "batch_size": 8}, "flava_alike": {**ALIKE, "batch_size": 4}}
     cases = {"plain": both, "clipped": {**both, **CLIPPED}, "stable": {**both, **STABLE}}
-    cases |= {name: {**values, "data": drawn} for name, values in real.items()}
-    return learn(tmp_path_factory.mktemp("alone"), 1, cases)
+    return cases | {name: {**values, "data": drawn} for name, values in real.items()}
+
+
+@pytest.fixture(scope="module")
+def learnt(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Found]:
+    drawn, written = tmp_path_factory.mktemp("drawn"), tmp_path_factory.mktemp("written")
+    scenes.build(drawn, rows=64, validation_rows=64, seed=0, max_size=128)
+    texts.build(written, rows=32, validation_rows=8, seed=0)
+    return learn(tmp_path_factory.mktemp("learnt"), {2: cases_together(str(drawn), str(written)), 1: cases_alone(str(drawn))})
+
+
+@pytest.fixture(scope="module")
+def together(learnt: dict[int, Found]) -> Found:
+    return learnt[2]
+
+
+@pytest.fixture(scope="module")
+def alone(learnt: dict[int, Found]) -> Found:
+    return learnt[1]
 
 
 @pytest.mark.parametrize("name", STRATEGIES)

@@ -30,3 +30,21 @@ def test_no_more_bars_than_can_be_read_and_none_without_held_time() -> None:
     assert figure is not None and len(figure.axes[0].get_yticklabels()) == MOST
     assert figure.axes[0].get_xlabel() == f"slot-seconds in the order of the run; the first {MOST} of {MOST + 1} trials"
     assert held_time_figure(None, {}) is None and held_time_figure(HeldTime([]), {}) is None
+
+
+@pytest.mark.parametrize(
+    ("parts", "columns", "rows"),
+    [
+        (("between", "data", "warmup", "measured", "teardown"), 5, 1),
+        (("between", "data", "warmup", "measured", "teardown", "discarded"), 5, 2),
+        (("between", "data", "warmup", "no_rate"), 4, 1),  # of a name that takes the room of two
+        (("between", "data", "warmup", "measured", "no_rate"), 4, 2),
+        (("between", "data", "warmup", "measured", "failed", "launch", "beside", "teardown", "first_step"), 4, 3),
+    ],
+)
+def test_the_names_of_the_groups_have_room_above_the_bars(parts: tuple[str, ...], columns: int, rows: int) -> None:
+    figure = held_time_figure(HeldTime([HeldTrial("a", "cpu", dict.fromkeys(parts, 1.0))]), {})
+    one_row = held_time_figure(HeldTime([HeldTrial("a", "cpu", {"measured": 1.0})]), {})
+    assert figure is not None and one_row is not None
+    assert figure.legends[0]._ncols == columns
+    assert figure.get_figheight() - one_row.get_figheight() == pytest.approx(0.25 * (rows - 1))

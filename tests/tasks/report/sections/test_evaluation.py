@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from experiments.trial import Outcome
-from tests.tasks.cell_support import report_of, row, workers
+from tests.tasks.cell_support import disturbed, report_of, row, workers
 
 
 def test_evaluations_before_and_after() -> None:
@@ -15,5 +15,10 @@ def test_evaluations_before_and_after() -> None:
     ]
     table = report_of(rows).section("evaluation").table
     assert table.header == ["cell", "loss, before", "loss, after", "recall at 1, after"]
-    assert table.rows == [["MP-0", "6.00", "2.50", "0.250"], ["MP-1", "–", "–", "–"]]
+    assert table.rows == [["MP-0", "5.92", "2.45", "0.250"], ["MP-1", "–", "–", "–"]]
+    busy = disturbed(row(workers(0), repeat=3, summary={"eval_loss_after": 36.0}))
+    of_seeds = report_of([*rows[:2], busy]).section("evaluation").table
+    assert of_seeds.rows[0][2] == "6.00", "other work changes no loss"
+    zero = report_of([row(workers(0), summary={"eval_loss_after": 0.0, "eval_loss_before": 1.0})]).section("evaluation").table
+    assert zero.header == ["cell", "loss, before"], "0 has no logarithm"
     assert "evaluation" not in report_of(rows[2:3]).section_names

@@ -27,6 +27,20 @@ def test_without_a_reference_only_the_reason_is_known() -> None:
         report_of([row(workers(0)), row(workers(1))]).section("loss_parity")
 
 
+def test_the_learning_rates_of_what_was_judged_are_told() -> None:
+    def text(*rates: float, **summary: float) -> str:
+        rows = [
+            row(workers(count, precision=name), losses=[2.0] * 50, parameters={"learning_rate": rate}, summary=summary)
+            for count, rate in enumerate(rates)
+            for name in ("fp32", "fp16")
+        ]
+        return report_of(rows, settings(rows=("precision",), baseline={"precision": "fp32"})).section("loss_parity").text
+
+    assert text(1e-6).endswith(" All of this is of learning rate 1e-06, and says nothing of higher ones.")
+    assert text(1e-4, 5e-6).endswith(" All of this is of learning rates 5e-06 and 0.0001, and says nothing of higher ones.")
+    assert "earning rate" not in text(1e-6, latency_p50_s=0.1), "what does not train has none"
+
+
 def test_cells_that_share_a_comparison_have_one_line() -> None:
     curve = [6.0] * 20 + [2.0] * 100
     rows = [row(workers(0, precision=name, seed=seed), losses=curve) for name in ("fp32", "bf16") for seed in (0, 1, 2)]

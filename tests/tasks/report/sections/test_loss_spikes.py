@@ -61,15 +61,15 @@ def lines(rows: list[TrialRow]) -> list[dict[str, str]]:
 
 
 def test_the_loss_at_the_end_is_a_mean_over_repeats_and_steps() -> None:
-    """A tenth of 400 steps are 40; of 2000 at most 100. Means, not medians: one step of 10 counts."""
+    """A tenth of 400 steps are 40; of 2000 at most 100. Means, not medians: one step of 10 counts. Over repeats the geometric one."""
     ends = []
-    for repeat, extra in ((1, 40.0), (2, 120.0)):
+    for repeat, extra in ((1, 0.0), (2, 240.0)):
         one = watched_row(repeat=repeat)
         one.losses[-1] += extra
         one.losses[-41] += 1000.0  # just before
         ends.append(one)
     [found, _] = lines(ends)
-    assert found["loss at the end"] == "4.00"  # 2 + (1 + 3) / 2
+    assert found["loss at the end"] == "4.00"  # of 2 and 2 + 6
     long = watched_row(steps=2000)
     long.losses[-1] += 100.0
     long.losses[-101] += 5000.0
@@ -80,7 +80,7 @@ def test_the_loss_at_the_end_is_a_mean_over_repeats_and_steps() -> None:
 
 
 def test_counts_are_summed_over_repeats_and_each_tensor_has_a_line() -> None:
-    rows = [watched_row(repeat=1, summary={"eval_loss_after": 1.5}), watched_row(repeat=2, summary={"eval_loss_after": 2.5})]
+    rows = [watched_row(repeat=1, summary={"eval_loss_after": 1.0}), watched_row(repeat=2, summary={"eval_loss_after": 4.0})]
     first, second = lines(rows)
     assert first == {
         "cell": "gpu · adamw",
@@ -90,7 +90,7 @@ def test_counts_are_summed_over_repeats_and_each_tensor_has_a_line() -> None:
         "largest RMS": "4.00",
         "explained": "2 of 4",
         "by chance": "5.3 %",  # 16 of 300 steps
-        "held-out loss": "2.00",
+        "held-out loss": "2.000",  # the geometric mean, with the comparison's digits
         "loss at the end": "2.00",
         "steps judged": "600",
         "outcome": "ok, 2 repeats",

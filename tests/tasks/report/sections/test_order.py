@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,12 +26,13 @@ EVIL = "<script>alert('x')</script>|`$*_[a](b)`\\1"
 def rich() -> Report:
     """A report with something of nearly every section that needs no files."""
     facts = {"torch": "2.13", "host": "a"}
+    same: Any = {"parameters": {"steps": 10}}
     rows = [
-        *repeats(workers(0, "a"), 100.0, environment=facts, notes=["a note"], summary={"eval_loss_after": 2.0}),
-        *repeats(workers(1, "a"), 150.0, environment={**facts, "host": "b"}),
-        *repeats(workers(0, "b"), 10.0, environment=facts),
-        *repeats(workers(1, "b"), 10.0, environment=facts),
-        row(workers(2, "a"), None, outcome=None),
+        *repeats(workers(0, "a"), 100.0, environment=facts, notes=["a note"], **same, summary={"eval_loss_after": 2.0}),
+        *repeats(workers(1, "a"), 150.0, environment={**facts, "host": "b"}, **same),
+        *repeats(workers(0, "b"), 10.0, environment=facts, **same),
+        *repeats(workers(1, "b"), 10.0, environment=facts, **same),
+        row(workers(2, "a"), None, outcome=None, **same),
     ]
     return report_of_rows(rows)
 
@@ -50,6 +52,7 @@ def test_markdown_and_page_show_the_sections_in_the_lists_order() -> None:
         "evaluation",
         "outcomes",
         "confounders",
+        "parameters",
         "environment",
         "notes",
     ]

@@ -8,9 +8,9 @@ from typing import Any
 from experiments.trial import Outcome
 from tasks.analysis.results import load_sweep
 from tasks.report.model import make_report
-from tasks.report.sections.profile import profile
+from tasks.report.sections.profile import ABOUT, profile
 from tasks.report.write import write_report
-from tests.tasks.cell_support import column, made, row
+from tests.tasks.cell_support import column, made, report_of, row, workers
 from tests.tasks.fake_sweep import SUITE, Fake, make_sweep
 
 PROFILE = {
@@ -33,6 +33,20 @@ def test_the_traced_steps_stand_in_both_reports(tmp_path: Path) -> None:
     paths = write_report(folder)
     assert "## What ran in the traced steps" in paths.markdown.read_text() and r"nvjet\|\<b\>" in paths.markdown.read_text()
     assert "What ran in the traced steps" in paths.html.read_text() and "nvjet|&lt;b&gt;" in paths.html.read_text()
+
+
+def test_the_kinds_of_the_traced_steps_are_told_where_steps_have_kinds() -> None:
+    kinds = [
+        PROFILE,
+        {**PROFILE, "step_kinds": ["text", "image"]},
+        {**PROFILE, "step_kinds": ["pair", "text"]},
+        {**PROFILE, "step_kinds": []},
+    ]
+    rows = [row(workers(number), profile=one) for number, one in enumerate(kinds)]
+    assert report_of(rows).section("profile").text == (
+        f"{ABOUT} The kinds of step that were traced, in their order: MP-1 text, image; MP-2 pair, text."
+    )
+    assert report_of(rows[:1]).section("profile").text == ABOUT
 
 
 def test_the_profile_is_of_the_first_repeat_that_ended_ok_with_one() -> None:

@@ -10,9 +10,11 @@ import pytest
 
 from experiments.stats.loss_parity import Parity, ParityStatus
 from tasks.analysis.results import load_sweep
+from tasks.analysis.trial_row import LEFT_OUT
 from tasks.report.model import make_report
-from tasks.report.sections.scaling import scaling, scaling_sentences
-from tests.tasks.cell_support import column, made, repeats, row, settings
+from tasks.report.section import Section
+from tasks.report.sections.scaling import ABOUT, scaling, scaling_sentences, section
+from tests.tasks.cell_support import column, made, repeats, row, settings, source_of
 from tests.tasks.fake_sweep import SUITE, Fake, make_sweep
 
 
@@ -100,6 +102,20 @@ def test_what_was_measured_without_a_trace_is_shown_before_what_a_trace_tells() 
     measured = {"communication_s": 0.018, "communication_exposed_s": 0.013, "communication_share": 0.05}
     [_, two] = scaling(made([*sharded()[0].rows, row({"pool": "cpu", "devices": 2}, 190.0, summary=measured, profile=traced)])).rows
     assert two[5:8] == ["18.0 ms", "13.0 ms", "5.0 %"]
+
+
+def test_what_traced_steps_of_another_mix_than_all_would_tell_is_not_shown_and_that_is_said() -> None:
+    def shown(**more: Any) -> Section:
+        shards = row({"pool": "cpu", "devices": 2}, 190.0, profile={LEFT_OUT: "not shown, since why"}, **more)
+        found = section(source_of([row({"pool": "cpu", "devices": 1}, 100.0), shards], settings(columns="devices", baseline={})))
+        assert found is not None
+        return found
+
+    left = shown()
+    assert column(left.table, "exposed") == column(left.table, "communication share") == ["–", "–"]
+    said = "What was traced of devices 2 is not shown: those steps are not as many of each kind, or their kinds are not known."
+    assert left.text == f"{ABOUT} {said}"
+    assert shown(summary={"communication_exposed_s": 0.013}).text == ABOUT, "measured without a trace"
 
 
 def test_epoch_times_stand_beside_the_rates_where_the_workload_has_an_epoch() -> None:

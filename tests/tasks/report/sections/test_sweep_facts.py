@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from experiments.trial import Outcome
+from tasks.analysis.held_time import HeldTime, HeldTrial
 from tasks.analysis.trial_row import TrialRow
 from tasks.report.section import Facts
-from tests.tasks.cell_support import report_of, row, workers
+from tasks.report.sections.sweep_facts import sweep_facts
+from tests.tasks.cell_support import report_of, row, source_of, workers
 
 PLAN: dict[str, Any] = {
     "profile": "smoke",
@@ -34,3 +36,10 @@ def test_what_is_known_of_the_sweep() -> None:
     assert bare[2:] == [("Trials", "1, all ended"), ("Commit", "0123456789ab")]
     assert [name for name, _ in facts(rows[:1], command="")] == ["Sweep", "Planned", "Trials"]
     assert ("Trials", "2 of 3 ended") in facts([*rows, row(workers(2), None, outcome=Outcome.CRASHED)])
+
+
+def test_several_runs_of_a_sweep_are_told() -> None:
+    sweep = source_of([row(workers(0))]).sweep
+    once = HeldTrial("a", "cpu", {"measured": 1.0})
+    assert ("Runs", "2") in sweep_facts(sweep, HeldTime([once, once]))
+    assert "Runs" not in dict(sweep_facts(sweep, HeldTime([once])))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.analysis.results import load_sweep
+from tasks.analysis.trial_row import LEFT_OUT
 from tasks.analysis.waterfall import SHAPES
 from tasks.report.comparison_table import TextTable
 from tasks.report.model import make_report
@@ -138,6 +139,15 @@ def test_a_trace_that_cannot_be_is_named_and_the_other_cells_have_theirs() -> No
     assert problem.startswith("MP-1: its matrix products would have run at 4000 TFLOP/s of 800: ")
     report = report_of([traced(1, impossible)])
     assert report.section(NAME).block(Bullets).lines == [problem.replace("MP-1", "cpu · MP-1")]
+
+
+def test_a_trace_that_is_not_the_mix_of_all_kinds_is_left_out_with_the_reason() -> None:
+    """In a sentence where other cells have figures, and where none has."""
+    unbalanced = {name: value for name, value in FULL.items() if name != "ranks"} | {LEFT_OUT: "not shown, since why"}
+    section = report_of([traced(), traced(1, unbalanced)]).section(NAME)
+    assert section.table.header == ["share of the peak", "MP-0"]
+    assert section.block(Bullets).lines[0] == "MP-1: not shown, since why."
+    assert report_of([traced(1, unbalanced)]).section(NAME).blocks == [Bullets(["cpu · MP-1: not shown, since why."])]
 
 
 def test_gpus_without_traced_steps_are_told_how_to_get_it_and_cpus_are_not() -> None:

@@ -1,0 +1,49 @@
+"""What a published sweep found, in README's few words: a value, and what may be said of it, for each group of cells that are compared."""
+
+from __future__ import annotations
+
+from experiments.metrics import Kind
+from tasks.documents.published import SweepOnPage
+from tasks.report.answer import Answer, names_among
+from tasks.report.markdown import md
+from tasks.report.model import Report
+from tasks.report.text_format import quantity, spread
+
+MOST_LINES = 3
+
+
+def in_short(sweep: SweepOnPage, report: Report | None) -> list[str]:
+    """Lines of Markdown, at most MOST_LINES and one that counts the rest. `report`: the sweep's head_of.
+
+    None of one cell against itself; of a sweep whose cells ran once what it says of sizes that fit, or none.
+    """
+    if report is None:
+        return []
+    if not sweep.repeated:
+        return [md(report.fits.removesuffix("."))] if report.fits else []
+    compared = [answer for answer in report.answers if answer.compared > 1]
+    told = compared or ([] if report.of_all else report.answers)
+    lines = [*map(md, report.of_all), *map(line_of, told)]
+    return lines if len(lines) <= MOST_LINES + 1 else [*lines[:MOST_LINES], f"and {len(lines) - MOST_LINES} more"]
+
+
+def line_of(answer: Answer) -> str:
+    """`batch_size 8: latency p50 **17.4 ms** ±2.6 %, cuda_graph: the best of 3, no clear winner`. A rate's unit says what it is."""
+    best = answer.best
+    assert best.estimate is not None
+    name = "" if best.metric.kind is Kind.RATE else f"{md(best.metric.label)} "
+    value = f"{name}**{quantity(best.estimate.value, best.metric)}** {spread(best.estimate, best.metric)}".rstrip()
+    disturbed = ", disturbed by other work" if best.disturbed else ""
+    return f"{f'{md(answer.work)}: ' if answer.work else ''}{value}{_said(answer)}{disturbed}"
+
+
+def _said(answer: Answer) -> str:
+    if answer.compared == 1:
+        return ""
+    beside = [answer.ahead_of.other] if answer.ahead_of else list(answer.level)
+    name = md(names_among([answer.best, *beside])[1][0])
+    proven = all(answer.best.may_lead(other) for other in beside)
+    if answer.ahead_of is None:
+        return f", {name}: the best of {answer.compared}, no clear winner{'' if proven else '; loss parity unproven'}"
+    claim = "" if answer.winner else "; not claimed: loss parity unproven"
+    return f", {name}: {answer.lead} over the next, {answer.compared} compared{claim}"
