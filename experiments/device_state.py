@@ -76,6 +76,7 @@ class DeviceState:
     psi_cpu_share: share of the time in which some process waited for a core (Linux PSI). throttled_share: share of the periods in which
     the cgroup's CPU quota was used up.
     other_processes: most processes at once on one device that are not the trial's. other_user: whether one was another user's.
+    neighbour_gpus: most of the host's other GPUs that were in use at once. They share its cores, memory and links, but not the trial's GPU.
     disturbed: why the figures of this trial are not those of the device alone; a sentence fragment. None: undisturbed, or unknown.
     not_judged: why it could not be judged by all that disturbs a trial; None: it was. What disturbed it is told in either case.
     """
@@ -96,6 +97,7 @@ class DeviceState:
     throttled_share: float | None = None
     other_processes: int | None = None
     other_user: bool | None = None
+    neighbour_gpus: int | None = None
     disturbed: str | None = None
     not_judged: str | None = None
 
@@ -118,6 +120,7 @@ class DeviceState:
             "psi_cpu_share": self.psi_cpu_share,
             "throttled_share": self.throttled_share,
             "other_processes": self.other_processes,
+            "neighbour_gpus": self.neighbour_gpus,
             "state_coverage": self.coverage,
         }
 
@@ -233,7 +236,10 @@ def _devices(spans: Sequence[_Span], user: str | None) -> dict[str, Any]:
 
     return {
         **{name: worst(name, min) for name in ("clock_mean_mhz", "clock_min_mhz", "memory_clock_mhz")},
-        **{name: worst(name, max) for name in ("power_w", "temperature_c", "capped_share", "other_processes", "other_user")},
+        **{
+            name: worst(name, max)
+            for name in ("power_w", "temperature_c", "capped_share", "other_processes", "other_user", "neighbour_gpus")
+        },
         "caps": max((one["caps"] for one in each), key=lambda caps: caps[0][1] if caps else 0.0, default=()),
     }
 
@@ -258,6 +264,7 @@ def _one_device(readings: Sequence[tuple[Record, float]], user: str | None) -> d
         "caps": tuple(sorted(shares.items(), key=lambda cap: -cap[1])),
         "capped_share": _mean((float(bool(caps)), seconds) for caps, seconds in known),
         "other_processes": max(map(len, others), default=None),
+        "neighbour_gpus": max((int(value) for value in values("neighbours")), default=None),
         "other_user": any(other["user"] not in (None, user) for processes in others for other in processes) if others else None,
     }
 

@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 
 from cluster.pools.pool import Pool
+from cluster.visible_gpus import handle_of, visible
 from experiments.device_state import host_limits
 
 LOOK_S = 0.5
@@ -73,7 +74,7 @@ class Look:
 
 
 def _on_gpus() -> str | None:
-    """Processes that compute on a GPU of this machine; None without any, or where NVML does not tell."""
+    """Processes that compute on a GPU that this process's environment shows; None without any, or where NVML does not tell."""
     try:
         import pynvml
 
@@ -81,7 +82,7 @@ def _on_gpus() -> str | None:
     except Exception:  # no library, no driver: the trials will say so themselves
         return None
     try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        handles = [handle_of(pynvml, name) for name in visible(pynvml.nvmlDeviceGetCount())]
         found: list[Any] = [one for handle in handles for one in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)]
     except pynvml.NVMLError:
         return None

@@ -171,7 +171,7 @@ def _lock(options: argparse.Namespace) -> ClockLock | None:
     """Lock the clocks where asked, and tell the worker, which waits for it, in one line of JSON on standard output."""
     if options.lock is None:
         return None
-    from cluster.sampler.nvml import visible
+    from cluster.visible_gpus import visible
 
     lock = ClockLock(visible(options.count), options.lock)
     reason = lock.set()

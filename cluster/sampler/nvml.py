@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from cluster.sampler.trial_processes import TrialProcesses
+from cluster.visible_gpus import handle_of, visible
 from experiments.device_state import BRAKE, HARDWARE, POWER, SYNC_BOOST, THERMAL
 
 # Bits of nvmlDeviceGetCurrentClocksEventReasons; https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
@@ -40,7 +41,7 @@ class NvmlSource:
 
         self._nvml, self._processes = pynvml, processes
         pynvml.nvmlInit()
-        self._gpus = [(name, _handle(pynvml, name)) for name in visible(count, environment)]
+        self._gpus = [(name, handle_of(pynvml, name)) for name in visible(count, environment)]
         self._uuids = [_text(pynvml.nvmlDeviceGetUUID(handle)) for _, handle in self._gpus]
         self._foreign_ids = _namespace() != _HOSTS_NAMESPACE
         self._users: dict[int, str | None] = {}
@@ -51,7 +52,7 @@ class NvmlSource:
 
     def read(self) -> list[dict[str, Any]]:
         """The field `devices` of a state record; null where a GPU does not tell."""
-        ask, readings = self._ask, []
+        ask, readings, neighbours = self._ask, [], self._neighbours()
         for index, ((_, handle), uuid) in enumerate(zip(self._gpus, self._uuids, strict=True)):
             power = ask("nvmlDeviceGetPowerUsage", handle)
             readings.append(
@@ -64,6 +65,7 @@ class NvmlSource:
                     "temperature_c": ask("nvmlDeviceGetTemperature", handle, CORE_SENSOR),
                     "capped_by": self._capped_by(handle),
                     "others": self._others(handle),
+                    "neighbours": neighbours,
                 }
             )
         return readings
@@ -99,6 +101,15 @@ class NvmlSource:
             for one in others
         ]
 
+    def _neighbours(self) -> int | None:
+        """How many of this host's other GPUs some process computes on: they share its cores, its memory and its links with the trial."""
+        count = self._ask("nvmlDeviceGetCount")
+        if count is None:
+            return None
+        handles = [handle for index in range(count) if (handle := self._ask("nvmlDeviceGetHandleByIndex", index)) is not None]
+        elsewhere = [handle for handle in handles if _text(self._nvml.nvmlDeviceGetUUID(handle)) not in self._uuids]
+        return sum(bool(self._ask("nvmlDeviceGetComputeRunningProcesses", handle)) for handle in elsewhere)
+
     def _user(self, pid: int) -> str | None:
         if pid not in self._users:
             try:
@@ -116,21 +127,6 @@ def reasons(bits: int) -> list[str]:
     """The words for NVML's bits, each once; a bit without a word as `reason 0x200`."""
     found = [REASONS.get(1 << bit, f"reason {1 << bit:#x}") for bit in range(bits.bit_length()) if bits >> bit & 1]
     return list(dict.fromkeys(found))
-
-
-def visible(count: int, environment: Mapping[str, str] = os.environ) -> Sequence[str]:
-    """Index (in NVML's order) or UUID of the first `count` GPUs that CUDA shows to this process's environment."""
-    listed = environment.get("CUDA_VISIBLE_DEVICES")
-    names = [name.strip() for name in listed.split(",") if name.strip()] if listed is not None else [str(i) for i in range(count)]
-    return names[:count]
-
-
-def _handle(pynvml: Any, name: str) -> Any:
-    """NVML's handle of a GPU by index or UUID; of a part of a GPU (MIG) that of the whole, which has the clocks."""
-    if name.isdigit():
-        return pynvml.nvmlDeviceGetHandleByIndex(int(name))
-    handle = pynvml.nvmlDeviceGetHandleByUUID(name.encode())
-    return pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle) if name.startswith("MIG-") else handle
 
 
 def _namespace() -> str:

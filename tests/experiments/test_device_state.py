@@ -23,7 +23,7 @@ CPU_HEADER = {**HEADER, "device": "cpu"}
 
 def device(**values: Any) -> dict[str, Any]:
     plain = {"index": 0, "uuid": "GPU-1", "sm_mhz": 1800, "memory_mhz": 2600, "power_w": 650.0, "temperature_c": 60}
-    return {**plain, "capped_by": [], "others": [], **values}
+    return {**plain, "capped_by": [], "others": [], "neighbours": 0, **values}
 
 
 def host(**values: Any) -> dict[str, Any]:
@@ -52,6 +52,7 @@ def test_an_undisturbed_gpu() -> None:
         throttled_share=0.0,
         other_processes=0,
         other_user=False,
+        neighbour_gpus=0,
     )
 
 
@@ -152,6 +153,14 @@ def test_several_processes_of_the_same_user_and_of_one_unknown() -> None:
     state = summarise_state([HEADER, *states(10, devices=[device(others=others)])], 0.0, 1.0)
     assert (state.other_processes, state.other_user) == (2, False)
     assert state.disturbed == "2 other processes (one: pid 71) were on the device"
+
+
+def test_other_gpus_in_use_are_counted_at_their_most_and_disturb_nothing() -> None:
+    records = states(10, devices=[device(neighbours=1)])
+    records[5]["devices"] = [device(neighbours=3)]
+    state = summarise_state([HEADER, *records], 0.0, 1.0)
+    assert (state.neighbour_gpus, state.disturbed) == (3, None)
+    assert summarise_state([HEADER, *states(10, devices=[device(neighbours=None)])], 0.0, 1.0).neighbour_gpus is None
 
 
 def test_the_worst_of_several_devices_counts() -> None:

@@ -45,6 +45,7 @@ LOG, LINEAR, COUNT = Scale.LOG, Scale.LINEAR, Scale.COUNT
         ("clock_mean_mhz", "MHz", NEITHER, LOG, Kind.NUMBER, 0.01, False),
         ("capped_share", "", NEITHER, LINEAR, Kind.SHARE, 0.02, False),
         ("other_processes", "processes", NEITHER, COUNT, Kind.COUNT, 1, False),
+        ("neighbour_gpus", "GPUs", NEITHER, COUNT, Kind.COUNT, 1, False),
         ("alloc_retries", "", LOWER, COUNT, Kind.COUNT, 1, False),
         ("loss_spikes", "", LOWER, COUNT, Kind.COUNT, 1, False),
         ("rms_spikes", "", LOWER, COUNT, Kind.COUNT, 1, False),

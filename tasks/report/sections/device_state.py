@@ -101,7 +101,20 @@ def _ran(cell: Cell, clock: float) -> str:
 
 def work_cautions(cells: Sequence[Cell], *, emulated: bool) -> list[str]:
     """Which trials other work disturbed, and of which nothing says that. Of emulated devices the latter is of no interest."""
-    return [*disturbance_cautions(cells), *([] if emulated else unjudged_cautions(cells))]
+    return [*disturbance_cautions(cells), *neighbour_cautions(cells), *([] if emulated else unjudged_cautions(cells))]
+
+
+def neighbour_cautions(cells: Sequence[Cell]) -> list[str]:
+    """In how many trials other GPUs of the host were in use: no disturbance by its limits, and still not the host alone."""
+    rows = [row for cell in cells for row in cell.measured]
+    most = [int(count) for row in rows if (count := row.summary.get("neighbour_gpus"))]
+    if not most:
+        return []
+    which = f"{len(most)} of {plural(len(rows), 'trial')}" if len(most) < len(rows) else "all trials"
+    return [
+        f"While {which} measured, other work ran on up to {plural(max(most), 'other GPU')} of the host. It shared the host's cores, memory "
+        "and links with them, and none of their GPUs."
+    ]
 
 
 def disturbance_cautions(cells: Sequence[Cell]) -> list[str]:

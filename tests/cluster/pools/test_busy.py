@@ -91,10 +91,19 @@ def test_a_cluster_is_not_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pids", "text"),
-    [([[], []], None), ([[71], []], "process 71 computes on a GPU"), ([[72], [71, 72]], "2 processes compute on the GPUs (pid 71, ...)")],
+    ("pids", "visible", "text"),
+    [
+        ([[], []], None, None),
+        ([[71], []], None, "process 71 computes on a GPU"),
+        ([[72], [71, 72]], None, "2 processes compute on the GPUs (pid 71, ...)"),
+        ([[72], [71]], "1", "process 71 computes on a GPU"),
+        ([[72], []], "1", None),  # another sweep's GPU
+    ],
 )
-def test_who_computes_on_a_gpu(monkeypatch: pytest.MonkeyPatch, pids: list[list[int]], text: str | None) -> None:
+def test_who_computes_on_a_gpu(monkeypatch: pytest.MonkeyPatch, pids: list[list[int]], visible: str | None, text: str | None) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     closed = []
     library = SimpleNamespace(
         NVMLError=RuntimeError,

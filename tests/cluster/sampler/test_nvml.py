@@ -31,6 +31,7 @@ class Library(SimpleNamespace):
             "nvmlDeviceGetHandleByIndex": lambda index: index,
             "nvmlDeviceGetHandleByUUID": lambda uuid: {b"GPU-a": 0, b"GPU-b": 1, b"MIG-x": 7}[uuid],
             "nvmlDeviceGetDeviceHandleFromMigDeviceHandle": lambda handle: {7: 1}[handle],
+            "nvmlDeviceGetCount": lambda: len(self.processes),
             "nvmlDeviceGetUUID": lambda handle: ["GPU-a", b"GPU-b"][handle],
             "nvmlDeviceGetClockInfo": lambda handle, kind: {1: 1800 + handle, 2: 2619}[kind],
             "nvmlDeviceGetPowerUsage": lambda handle: 650_500,
@@ -88,6 +89,7 @@ def test_a_reading(library: Library) -> None:
             "temperature_c": 61,
             "capped_by": ["power"],
             "others": [{"pid": 71, "user": "nobody", "memory_bytes": 512}],
+            "neighbours": 0,
         }
     ]
 
@@ -116,6 +118,17 @@ def test_the_trials_gpus_are_the_first_visible_ones(library: Library) -> None:
     assert [one["uuid"] for one in source_of(1, CUDA_VISIBLE_DEVICES="MIG-x").read()] == ["GPU-b"], "clocks are the whole GPU's"
     assert source_of(1, CUDA_VISIBLE_DEVICES="").read() == []
     assert (visible(2, {}), visible(2, {"CUDA_VISIBLE_DEVICES": "3, 4 ,5"})) == (["0", "1"], ["3", "4"])
+
+
+def test_other_gpus_of_the_host_in_use_are_counted_and_the_trials_own_are_not(library: Library) -> None:
+    library.processes = {0: [process(10)], 1: [process(71), process(72)]}
+    assert [one["neighbours"] for one in source_of().read()] == [1]
+    assert [one["neighbours"] for one in source_of(1, CUDA_VISIBLE_DEVICES="GPU-b").read()] == [1]
+    assert [one["neighbours"] for one in source_of(2).read()] == [0, 0]
+    library.processes[1] = []
+    assert [one["neighbours"] for one in source_of().read()] == [0]
+    library.unsupported = {"nvmlDeviceGetCount"}
+    assert [one["neighbours"] for one in source_of().read()] == [None]
 
 
 def test_what_a_gpu_does_not_tell_is_null_and_named(library: Library) -> None:

@@ -10,7 +10,7 @@ from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
 from tasks.analysis.judge_cells import DISTURBED
 from tasks.analysis.trial_row import TrialRow
-from tasks.report.sections.device_state import unjudged_cautions
+from tasks.report.sections.device_state import neighbour_cautions, unjudged_cautions
 from tests.tasks.cell_support import column, made, report_of, row, settings, workers
 
 CO_TENANT = "other processes used 38 % of the CPU (limit 5 %)"
@@ -105,6 +105,15 @@ def test_a_disturbed_baseline_decides_nothing_either() -> None:
     rows = [sampled(0, n, disturbed=CO_TENANT) for n in (1, 2, 3)] + [sampled(1, n, 150.0) for n in (1, 2, 3)]
     _, second = made(rows)
     assert (second.verdict, second.why_undecided, second.disturbed) == (Verdict.UNDECIDED, DISTURBED, None)
+
+
+def test_work_on_other_gpus_of_the_host_is_told_and_leaves_nothing_out() -> None:
+    beside = [sampled(0, n, neighbour_gpus=n) for n in (1, 2)] + [sampled(1, n, 150.0, neighbour_gpus=0) for n in (1, 2)]
+    shared = "It shared the host's cores, memory and links with them, and none of their GPUs."
+    told = f"While 2 of 4 trials measured, other work ran on up to 2 other GPUs of the host. {shared}"
+    assert told in report_of(beside).cautions and not any(cell.disturbed for cell in made(beside))
+    assert neighbour_cautions(made(beside[:1])) == [f"While all trials measured, other work ran on up to 1 other GPU of the host. {shared}"]
+    assert neighbour_cautions(made(beside[2:])) == neighbour_cautions(made([sampled(0, 1)])) == []
 
 
 def test_trials_of_which_other_work_could_not_be_seen_are_named_by_reason() -> None:
