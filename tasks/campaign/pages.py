@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cluster.trial_layout import PLAN
 from experiments.spec.campaign import DEVICE, CampaignFile, CampaignSweep
 from tasks.campaign.store import CampaignError, CampaignState
+from tasks.report.manifest import MANIFEST
 from tasks.report.not_measured import not_measured
 from tasks.report.publish import publish
+from tasks.report.republish import missing_of, sweeps_of
 from tasks.sweep.cut import cut, restored
-from tasks.sweep.store import Plan, SweepStore, readable_result
+from tasks.sweep.store import Plan, Request, SweepStore, read_plan, readable_result
 
+Question = tuple[str, str, tuple[str, ...], tuple[Any, ...], tuple[Any, ...]]
 _VENDORS = frozenset({"nvidia", "amd", "intel", "habana"})
 
 
@@ -21,25 +26,58 @@ def publish_pages(file: CampaignFile, state: CampaignState, root: Path) -> Itera
     """Write each page below `root`; yields its folder, its README (None: nothing was measured) and what is missing.
 
     The folder is as the file names it, with the measured device for `{device}`: sweeps of one folder that ran on other devices have a page
-    each. What there was no time for, and what only the infrastructure ended, is cut from a sweep's plan and named on the page. Raises
-    PublishError, DamagedFile, SweepBusy, OSError; CampaignError where nothing was measured at all.
+    each. What there was no time for, and what only the infrastructure ended, is cut from a sweep's plan and named on the page. Of a page
+    that is there, sweeps stay that asked for something else: they may have run on another machine, whose runs are not here. Raises
+    PublishError, ResultsError, DamagedFile, SweepBusy, OSError; CampaignError where nothing was measured at all.
     """
     if not any(_measured(store) for store in (_store(spec, state) for spec in file.sweeps) if store):
         raise CampaignError(f"nothing of {file.campaign} was measured yet; `sweep campaign {file.campaign}` does")
     for to in dict.fromkeys(spec.to for spec in file.sweeps):
-        pages, missing = dict[str, tuple[list[SweepStore], list[str]]](), list[str]()
+        pages, unmeasured = dict[str, tuple[list[SweepStore], list[str]]](), list[CampaignSweep]()
         for spec in (each for each in file.sweeps if each.to == to):
             store = _store(spec, state)
             if store is None or not _measured(store):
-                missing.append(f"{spec.called} ({spec.suite}, profile {spec.profile}): not measured, there was no time for it")
+                unmeasured.append(spec)
                 continue
             stores, lines = pages.setdefault(to.replace(DEVICE, _devices(store)), ([], []))
             lines += [f"{spec.called}: {line}" for line in _without_what_is_missing(store)]
             stores.append(store)
         if not pages:
-            yield to, None, missing
+            yield to, None, [_not_measured(spec) for spec in unmeasured]
         for folder, (stores, lines) in pages.items():
-            yield folder, publish(stores, root / folder, [*lines, *missing]), [*lines, *missing]
+            earlier = _earlier(root / folder, stores, [spec for spec in file.sweeps if spec.to == to])
+            missing = [*earlier.missing, *lines, *(_not_measured(spec) for spec in unmeasured if asked_for(spec) not in earlier.questions)]
+            yield folder, publish(stores, root / folder, missing, earlier.stay), missing
+
+
+@dataclass(frozen=True)
+class _Earlier:
+    """What stays of a page that is there: ids of sweeps, what they asked for, and what the page says is missing of them."""
+
+    stay: list[str] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+
+def _earlier(page: Path, stores: Sequence[SweepStore], specs: Sequence[CampaignSweep]) -> _Earlier:
+    if not (page / MANIFEST).exists():
+        return _Earlier()
+    new = [asked_for(store.load_plan().request) for store in stores]
+    there = {name: plan for name in sweeps_of(page) if (plan := read_plan(page / name / PLAN)) is not None}
+    stay = {name: question for name, plan in there.items() if (question := asked_for(plan.request)) not in new}
+    told_anew = tuple(f"{spec.called}{end}" for spec in specs if asked_for(spec) not in stay.values() for end in (": ", " ("))
+    missing = [line for line in missing_of(page) if not line.startswith(told_anew)]
+    return _Earlier([*stay], [*stay.values()], missing if stay else [])
+
+
+def asked_for(request: Request | CampaignSweep) -> Question:
+    """What a sweep asks: suite, profile, pools, and what was chosen and set. Two that ask the same have the same cells."""
+    chosen = {name: tuple(values) for name, values in request.only.items()}
+    return request.suite, request.profile, tuple(request.pools), tuple(sorted(chosen.items())), tuple(sorted(request.set.items()))
+
+
+def _not_measured(spec: CampaignSweep) -> str:
+    return f"{spec.called} ({spec.suite}, profile {spec.profile}): not measured, there was no time for it"
 
 
 def _devices(store: SweepStore) -> str:

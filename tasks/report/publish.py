@@ -26,7 +26,7 @@ from tasks.analysis.trial_row import TrialRow
 from tasks.report.certificate_text import certificate_lines, pooled_certificates
 from tasks.report.comparison_table import ComparisonTable
 from tasks.report.given_command import given_command
-from tasks.report.manifest import MANIFEST, files_below, listed_files, write_manifest
+from tasks.report.manifest import MANIFEST, check_published, files_below, listed_files, write_manifest
 from tasks.report.markdown import render_text
 from tasks.report.model import make_report
 from tasks.report.provenance import commits_text, ran_at, tree_text
@@ -37,7 +37,7 @@ from tasks.report.whole_sweep import why_not_whole
 from tasks.report.write import keep_knowledge, render_report
 from tasks.sweep.dataset import is_drawn
 from tasks.sweep.own_data import is_made
-from tasks.sweep.store import Plan, SweepStore
+from tasks.sweep.store import Plan, SweepStore, read_plan
 
 README = "README.md"
 PRIVATE = frozenset({"host"})  # of the environment; `host_id` stays
@@ -79,10 +79,11 @@ class PublishedSweep:
         return certificate_lines(self.certificates, "")
 
 
-def publish(stores: Sequence[SweepStore], folder: Path, missing: Sequence[str] = ()) -> Path:
+def publish(stores: Sequence[SweepStore], folder: Path, missing: Sequence[str] = (), beside: Sequence[str] = ()) -> Path:
     """Write the page of these sweeps to `folder`; an earlier page there is replaced. Returns its README.
 
-    `missing`: what was to be measured and was not, as sentences for the page.
+    `missing`: what was to be measured and was not, as sentences for the page. `beside`: ids of sweeps of the earlier page that stay, before
+    the others; their texts are written anew.
     Raises PublishError, and writes nothing, if a sweep is not whole or the folder holds what `sweep publish` did not write; StoreError,
     ResultsError for a sweep that is not there; OSError.
     """
@@ -90,12 +91,14 @@ def publish(stores: Sequence[SweepStore], folder: Path, missing: Sequence[str] =
     if len({store.sweep_id for store in stores}) < len(stores):
         problems.append("a sweep is named twice")
     problems += _why_not_there(folder)
+    problems += check_published(folder) if beside else []
     if problems:
         raise PublishError("nothing was published:\n" + "\n".join(f"- {problem}" for problem in problems))
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
     try:
-        published = [_publish_sweep(store, temporary / store.sweep_id) for store in stores]
+        published = [publish_again(folder / sweep_id, temporary / sweep_id) for sweep_id in beside]
+        published += [_publish_sweep(store, temporary / store.sweep_id) for store in stores]
         write_page(published, missing, temporary)
         replace_page(folder, temporary)
     finally:
@@ -144,6 +147,18 @@ def _publish_sweep(store: SweepStore, target: Path) -> PublishedSweep:
             shutil.copyfile(store.dir / name, target / name)
     names = _host_names(sweep.rows)
     write_published_steps(target / STEPS, {row.trial.key: _trial(row, store.trial_dir(row.trial.key), names) for row in sweep.rows})
+    return published_sweep(target)
+
+
+def publish_again(source: Path, target: Path) -> PublishedSweep:
+    """Write the report of a published sweep, in `source`, anew into `target`; what was measured stays byte by byte, and of its plan all
+    but the places of data that we drew."""
+    target.mkdir(parents=True)
+    for kept in (STEPS, KNOWN_SPREAD, CERTIFICATES, HELD_TIME):  # with the plan what was measured and known; all else is derived
+        if (source / kept).exists():
+            shutil.copyfile(source / kept, target / kept)
+    if (plan := read_plan(source / PLAN)) is not None:
+        publish_plan(plan, source / PLAN, target / PLAN)  # earlier ones may name where data lay
     return published_sweep(target)
 
 

@@ -42,7 +42,8 @@ def test_sweeps_of_one_folder_share_a_page_which_names_what_was_not_measured(mon
     saved(make_plan([make_trial(1), make_trial(2)]), t1=Outcome.OK, t2=Outcome.INFRA)
     told: list[tuple[list[str], Path, list[str]]] = []
 
-    def publish(stores: list[SweepStore], folder: Path, missing: list[str]) -> Path:
+    def publish(stores: list[SweepStore], folder: Path, missing: list[str], beside: list[str]) -> Path:
+        assert not beside
         assert not any(store.is_held() for store in stores)
         told.append(([store.sweep_id for store in stores], folder, missing))
         return folder / "README.md"
@@ -69,7 +70,7 @@ def test_sweeps_of_one_folder_share_a_page_which_names_what_was_not_measured(mon
 def test_a_folder_is_named_for_the_device_that_was_measured(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: dict[str, str], name: str
 ) -> None:
-    monkeypatch.setattr(pages, "publish", lambda stores, folder, missing: folder / "README.md")
+    monkeypatch.setattr(pages, "publish", lambda stores, folder, missing, beside: folder / "README.md")
     store = saved(plan := make_plan([make_trial(1), make_trial(2)]), t1=Outcome.OK, t2=Outcome.DOES_NOT_FIT)
     first = plan.trials[0].key
     result = store.result(first)
@@ -83,7 +84,8 @@ def test_a_folder_is_named_for_the_device_that_was_measured(
 
 def test_sweeps_on_other_devices_have_a_page_each(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     told: dict[str, list[str]] = {}
-    monkeypatch.setattr(pages, "publish", lambda stores, folder, missing: told.setdefault(folder.name, [one.sweep_id for one in stores]))
+    called_with = lambda stores, folder, missing, beside: told.setdefault(folder.name, [one.sweep_id for one in stores])  # noqa: E731
+    monkeypatch.setattr(pages, "publish", called_with)
     ids = {"a": SWEEP_ID, "b": SWEEP_ID.replace("made_up", "another"), "c": SWEEP_ID.replace("made_up", "third")}
     for called, device in (("a", "H100"), ("b", "H200"), ("c", "H100")):
         store = saved(plan := make_plan([make_trial(1)]).model_copy(update={"sweep_id": ids[called]}), t1=Outcome.OK)

@@ -1,0 +1,110 @@
+"""A campaign's page over machines whose runs folders are not the same, from made-up sweeps. Nothing here is a measurement."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.config.paths import runs_root
+from experiments.spec.campaign import CampaignFile, CampaignSweep
+from tasks.analysis.results import write_steps
+from tasks.campaign.pages import asked_for, publish_pages
+from tasks.campaign.store import CampaignState
+from tasks.report.manifest import check_published
+from tasks.report.publish import PublishError, publish
+from tasks.report.republish import missing_of, sweeps_of
+from tasks.sweep.store import Request, SweepStore
+from tests.tasks.fake_sweep import Fake, make_sweep, trial_dirs
+
+OLD, NEW, AGAIN = (f"made-up-2026010{day}-000000-0000" for day in (1, 2, 3))
+FILE = CampaignFile(
+    campaign="two",
+    budget="9m",
+    sweeps=[
+        CampaignSweep(name="small", suite="made_up", profile="smoke", set={"batch_size": 8}, to="page"),
+        CampaignSweep(name="large", suite="made_up", profile="smoke", set={"batch_size": 64}, to="page"),
+        CampaignSweep(name="other", suite="other", to="page"),
+    ],
+)
+
+
+def measured(sweep_id: str, **request: Any) -> None:
+    """A sweep that asked for this."""
+    fakes = [Fake({"pool": "cpu", "model": "base", "dataloader_workers": count}, 100.0 + count, repeats=2) for count in (0, 1)]
+    for trial in trial_dirs(make_sweep(runs_root(), fakes, sweep_id=sweep_id)):
+        write_steps(trial)
+    store = SweepStore(sweep_id)
+    plan = store.load_plan()
+    store.save_plan(plan.model_copy(update={"request": Request(suite="made_up", profile="smoke", **request)}))
+
+
+def published(root: Path, **sweeps: str) -> Path:
+    """The page after `sweep campaign two --publish` with these sweeps."""
+    list(publish_pages(FILE, CampaignState(campaign="two", sweeps=sweeps), root))
+    return root / "page"
+
+
+@pytest.fixture
+def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of a machine that measured `small` alone."""
+    monkeypatch.setenv("SWEEPBENCH_RUNS", str(tmp_path / "one"))
+    measured(OLD, set={"batch_size": 8})
+    page = published(tmp_path, small=OLD)
+    monkeypatch.setenv("SWEEPBENCH_RUNS", str(tmp_path / "two"))
+    return page
+
+
+def test_what_another_machine_measured_stays_and_is_not_said_to_be_missing(page: Path) -> None:
+    steps = (page / OLD / "steps.parquet").read_bytes()
+    assert missing_of(page) == [
+        "large (made_up, profile smoke): not measured, there was no time for it",
+        "other (other, profile full): not measured, there was no time for it",
+    ]
+    measured(NEW, set={"batch_size": 64})
+    published(page.parent, large=NEW)
+    assert sweeps_of(page) == [OLD, NEW] and check_published(page) == []
+    assert (page / OLD / "steps.parquet").read_bytes() == steps
+    assert missing_of(page) == ["other (other, profile full): not measured, there was no time for it"]
+
+
+def test_a_sweep_that_asked_the_same_is_replaced(page: Path) -> None:
+    measured(AGAIN, set={"batch_size": 8})
+    published(page.parent, small=AGAIN)
+    assert sweeps_of(page) == [AGAIN] and not (page / OLD).exists()
+
+
+def test_what_an_earlier_page_lacked_of_a_sweep_that_stays_is_said_again(page: Path) -> None:
+    publish([], page, ["small: fewer trials than planned, for want of time: MP-1", "large: gone"], [OLD])
+    measured(NEW, set={"batch_size": 64})
+    published(page.parent, large=NEW)
+    assert missing_of(page) == [
+        "small: fewer trials than planned, for want of time: MP-1",
+        "other (other, profile full): not measured, there was no time for it",
+    ]
+
+
+def test_a_page_that_was_edited_is_left_alone(page: Path) -> None:
+    (page / OLD / "report.md").write_text("edited")
+    before = (page / "README.md").read_bytes()
+    measured(NEW, set={"batch_size": 64})
+    with pytest.raises(PublishError, match=f"{OLD}/report.md was changed"):
+        published(page.parent, large=NEW)
+    assert (page / "README.md").read_bytes() == before and not (page / NEW).exists()
+
+
+@pytest.mark.parametrize(
+    ("request_", "same"),
+    [
+        ({"only": {"model": ["a", "b"]}, "set": {"x": 1, "y": [2]}}, True),
+        ({"only": {"model": ["a"]}, "set": {"x": 1, "y": [2]}}, False),
+        ({"only": {"model": ["a", "b"]}, "set": {"x": 1}}, False),
+        ({"only": {"model": ["a", "b"]}, "set": {"x": 1, "y": [2]}, "profile": "smoke"}, False),
+        ({"only": {"model": ["a", "b"]}, "set": {"x": 1, "y": [2]}, "pools": ["cpu"]}, False),
+        ({"only": {"model": ["a", "b"]}, "set": {"x": 1, "y": [2]}, "repeats": 9, "budget_s": 3.0}, True),
+    ],
+)
+def test_what_two_sweeps_ask(request_: dict[str, Any], same: bool) -> None:
+    spec = CampaignSweep(suite="made_up", only={"model": ["a", "b"]}, set={"y": [2], "x": 1}, to="page")
+    assert (asked_for(Request(suite="made_up", **{"profile": "full", **request_})) == asked_for(spec)) is same
