@@ -160,6 +160,7 @@ def _row(goal: Goal, found: Sequence[Near]) -> list[str]:
     aim, near = f"{_aim(goal)}; {goal.source}", nearest(goal, found)
     if near is None:
         return [goal.what, md(aim), "not measured", "–", "–", "–"]
+    near = nearest(goal, [one for one in found if _as_good_and_shown(goal, one, near)]) or near
     far, peak = how_far(goal, near), md(where_the_peak_went(near.cell))
     if _elsewhere(goal, near) and (own := nearest(goal, [one for one in found if not _elsewhere(goal, one)])):
         far += f". On {_card(goal)}: {md(_measured(goal, own))}: {how_far(goal, own)} ({_link(own)})"
@@ -168,6 +169,16 @@ def _row(goal: Goal, found: Sequence[Near]) -> list[str]:
     if not _is_traced(near.cell) and (traced := nearest(goal, [one for one in found if _is_traced(one.cell)])):
         peak += f". Of the best that was, {md(_measured(goal, traced))}: {md(where_the_peak_went(traced.cell))} ({_link(traced)})"
     return [goal.what, md(aim), md(_measured(goal, near)), far, peak, _link(near)]
+
+
+def _as_good_and_shown(goal: Goal, one: Near, best: Near) -> bool:
+    """Whether nothing is open of its loss while something is of the best one's, and their intervals tell them apart in nothing: not from
+    each other, and not in how far they are."""
+    if of_the_loss(one) or not of_the_loss(best) or _standing(goal, one) != _standing(goal, best):
+        return False
+    own, other = _interval_of(goal, one), _interval_of(goal, best)
+    overlap = own is not None and other is not None and own.low <= other.high and other.low <= own.high
+    return overlap and min(one.trials, ENOUGH) >= min(best.trials, ENOUGH) and len(one.differs) <= len(best.differs)
 
 
 def _link(near: Near) -> str:

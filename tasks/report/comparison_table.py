@@ -29,6 +29,7 @@ from tasks.report.text_format import OUTCOMES, change, change_interval, quantity
 from tasks.report.value_order import ordered_values
 from tasks.sweep.store import Plan
 
+_SAID = {"compilation": "compilation (cold or from the cache)"}  # of the environment; a parameter's name says enough
 _LESS_ROUNDS = " It leaves out what rounds and a drift did to both, so it may differ from what their values give."
 
 
@@ -275,7 +276,7 @@ def table_cell(cell: Cell | None, *, shared_note: str | None = None, shared_why:
     if said := _of_rounds(cell):
         notes.append(f"its comparison is {said}")
     if cell.differs:
-        notes.append(f"also differs from its baseline: {', '.join(cell.differs)}")
+        notes.append(f"also differs from its baseline: {', '.join(_SAID.get(name, name) for name in cell.differs)}")
     if cell.parity_note and cell.parity_note != shared_note:
         notes.append(f"loss parity {_parity(cell)}")
     if cell.emulated:

@@ -108,7 +108,7 @@ def _sentence(row: Sequence[Cell], cell: Cell, later: Sequence[tuple[Cell, Compa
     where = " · ".join(part for part in row[-1].short.split(" · ") if part != _mp(row[-1]))
     place = f"{where}: " if where else ""
     waits = cell.mean("data_wait_share")
-    wait = f"; the device waits for the host {percent(waits)} of the step" if waits is not None else ""
+    wait = f"; at {_mp(cell)} the device waits for the host {percent(waits)} of the step" if waits is not None else ""
     gain = f"{_against(judge_pairs([(cell, row[0])])[0], cell.metric)} over {_mp(row[0])}" if cell is not row[0] else ""
     ended = listed([f"{_mp(one)} {OUTCOMES.get(one.outcome, one.outcome)}" for one in lost])
     if not later:

@@ -178,6 +178,19 @@ def test_beside_the_best_cell_whose_loss_is_open_the_best_that_is_proven_is_told
     assert far.startswith(start) and far.endswith(end)
 
 
+@pytest.mark.parametrize(("open_", "told"), [("thrice", "149.9 samples/s"), ("alike", "150.0 samples/s"), ("", "150.0 samples/s")])
+def test_of_two_whose_intervals_overlap_the_one_with_a_proven_loss_is_told(
+    pages: list[Page], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_: str, told: str
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        published(tmp_path, patch, "alike", pair(3, 100.0, 149.9))
+    both = [*pages_in(tmp_path / "results"), *pages]
+    monkeypatch.setattr(goals, "of_the_loss", lambda near: "not shown" if near.page.name == open_ else "")
+    assert row({"metric": "throughput", "goal": 155.0}, both)[2].startswith(told)
+    between = row({"metric": "throughput", "goal": 149.95}, both)[2]
+    assert between.startswith(told), "both hold the goal"
+
+
 def near(
     metric: str = "throughput", parity: ParityStatus | None = None, reference: str = "", over: Near | None = None, **ends: float
 ) -> Near:

@@ -127,10 +127,10 @@ def test_failed_repeats_and_what_did_not_settle_are_noted() -> None:
 
 
 def test_confounders_and_emulation_are_noted() -> None:
-    facts = {"environment": {"torch": "2.13", "driver": "1"}}
-    places = places_of([row(workers(0), environment={"torch": "2.12", "driver": "2"}), row(workers(1), **facts)])
+    facts = {"environment": {"torch": "2.13", "compilation": "cached"}}
+    places = places_of([row(workers(0), environment={"torch": "2.12", "compilation": "cold"}), row(workers(1), **facts)])
     assert places["cpu · MP-0"].notes == []
-    assert places["cpu · MP-1"].notes == ["also differs from its baseline: torch, driver"]
+    assert places["cpu · MP-1"].notes == ["also differs from its baseline: torch, compilation (cold or from the cache)"]
     [emulated] = made([row(workers(0), emulated=True)], emulated=True)
     assert table_cell(emulated).notes == ["emulated, not a measurement"]
 

@@ -140,7 +140,7 @@ def test_who_wins_is_never_a_cell_that_left_the_loss_band(written: Path) -> None
 def test_saturation_in_words(written: Path) -> None:
     sentence = report_of(written).section("data_loading").block(Bullets).lines[0]
     words = r"base · fp32: MP-1 is enough: x1\.17 \(1\.\d+–1\.\d+\) over MP-0; MP-2 adds nothing; "
-    assert re.fullmatch(words + r"the device waits for the host 1\.0 % of the step\.", sentence)
+    assert re.fullmatch(words + r"at MP-1 the device waits for the host 1\.0 % of the step\.", sentence)
 
 
 def test_confounders_stand_beside_the_speed_up(written: Path) -> None:

@@ -17,14 +17,15 @@ def said(cells: list[Cell]) -> str:
 
 
 def test_the_fewest_processes_that_no_more_are_shown_to_beat_are_enough() -> None:
-    wait = "; the device waits for the host 5.0 % of the step."
+    waits = "the device waits for the host 5.0 % of the step."
+    wait = f"; at MP-1 {waits}"
     assert said(in_threes((100.0, 150.0, 150.0))) == f"MP-1 is enough: x1.50 (1.500–1.500) over MP-0; MP-2 adds nothing{wait}"
-    assert said(in_threes((100.0, 100.1, 100.2))) == f"MP-0 is enough; MP-1 and MP-2 add nothing{wait}"
+    assert said(in_threes((100.0, 100.1, 100.2))) == f"MP-0 is enough; MP-1 and MP-2 add nothing; at MP-0 {waits}"
     assert said(in_threes((100.0, 150.0, 120.0))) == (
         f"MP-1 is enough: x1.50 (1.500–1.500) over MP-0; MP-2 x0.80 (0.800–0.800) is slower{wait}"
     )
     assert said(in_threes((150.0, 100.0, 120.0))) == (
-        f"MP-0 is enough; MP-1 x0.67 (0.667–0.667) and MP-2 x0.80 (0.800–0.800) are slower{wait}"
+        f"MP-0 is enough; MP-1 x0.67 (0.667–0.667) and MP-2 x0.80 (0.800–0.800) are slower; at MP-0 {waits}"
     )
 
 
@@ -34,7 +35,7 @@ def test_what_is_undecided_leaves_a_doubt() -> None:
     assert (
         found.startswith("MP-1 may be enough: x1.50 (1.")
         and " over MP-0; MP-2 x1.07 (" in found
-        and ") is undecided; the device waits" in found
+        and ") is undecided; at MP-1 the device waits" in found
     )
 
 
@@ -46,7 +47,7 @@ def test_single_trials_decide_nothing() -> None:
 def test_the_largest_count_may_be_the_fastest_measured() -> None:
     assert said(in_threes((100.0, 150.0, 200.0))) == (
         "MP-2 is the fastest measured (x2.00 (2.000–2.000) over MP-0), and no larger count was tried; "
-        "the device waits for the host 5.0 % of the step."
+        "at MP-2 the device waits for the host 5.0 % of the step."
     )
 
 
