@@ -24,11 +24,11 @@ Of each goal (tasks/documents/goals.yaml) the best cell of all pages below, of t
 goal's source had other machines or settings, it says so. Picked as the best of several pages, a cell may be lucky. *Beyond it*: the whole
 interval is; nothing is claimed of a cell that was not shown to learn what its reference learns: then the best one is told as well whose
 loss is proven, or which is a reference itself; of two whose intervals overlap, the one with the proven loss. *On another card*: than the
-goal is of; where a page has that card, its best is told too. A ratio is over the cell of the same sweep that differs in the least else, with its page's interval: 95 %, or more where the sweep was
-looked at several times. Where the peak went: the data sheet's peak of the precisions that compute (of fp8 and bf16 where a step has both),
-and the three largest drops of the cell's traced steps, which the profiler slows ([how they are made](../measuring.md#where-the-peak-goes));
-where none were traced, also those of the best cell that has traced ones. With the smaller drops, and less the gains, they add up to the
-peak.
+goal is of; where a page has that card, its best is told too. A ratio is over the cell of the same sweep that differs in the least else,
+with its page's interval: 95 %, or more where the sweep was looked at several times. Where the peak went: the data sheet's peak of the
+precisions that compute (of fp8 and bf16 where a step has both), and the three largest drops of the cell's traced steps, which the profiler
+slows ([how they are made](../measuring.md#where-the-peak-goes)); where none were traced, also those of the best cell that has traced ones.
+With the smaller drops, and less the gains, they add up to the peak.
 """
 ALL = """## All sweeps
 """
