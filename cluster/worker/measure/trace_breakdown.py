@@ -6,6 +6,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 Event = dict[str, Any]
@@ -40,6 +41,7 @@ _GROUPS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 OTHER = "other"
 
 
+@lru_cache(maxsize=4096)  # a trace has some hundred names, each thousands of times
 def group_of(name: str) -> str:
     """The group of a kernel, or of a host operator if the trace has no kernels."""
     lower = name.lower()
