@@ -2,7 +2,7 @@
 
 The next candidate follows from the answers so far (`next_size`), by a linear model of the memory in use. A probe process tries further
 sizes, with all of its ranks, as long as they fit or nearly fit. A size that runs out of memory ends the process. The next process gets all
-earlier answers on its command line.
+earlier answers on its command line. Where an earlier trial of the cell has searched, the size that it found is tried alone (kept_sizes.py).
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cluster import trial_layout
 from cluster.journal.errors import JournalError
 from cluster.journal.journal import JournalWriter, read_journal
 from cluster.trial_layout import JOURNAL, PROBES, RESULT, TRIAL
+from cluster.worker.kept_sizes import KeptSizes, about_of, keep_sizes, read_sizes
 from cluster.worker.outcome import TrialEnded
 from experiments.atomic_file import atomic_write
 from experiments.json_file import read_model
@@ -137,37 +138,68 @@ def find(trial: Trial, options: argparse.Namespace) -> SearchResult:
 
     if trial.device == "cpu" and not trial.emulated:
         raise TrialEnded(Outcome.UNSUPPORTED, "batch_size max: a CPU has no memory of its own that could be the limit")
-    known: dict[int, Answer] = {}
     path = options.out / JOURNAL
     with JournalWriter(path, options.attempt, trial=trial.key) as journal, trial_files.mirror(path, options, part=0):
         journal.append("phase", name="max_batch")
+        return _Search(trial, options, lambda text: journal.append("note", text=text)).run()
 
-        def report_answer(size: int, answer: Answer) -> None:
-            known[size] = answer
-            used = "" if answer.used is None else f" with {answer.used:.1%} of the device's memory"
-            journal.append("note", text=f"batch size {size} {f'fits{used}' if answer.fits else f'does not fit: {answer.reason}'}")
 
-        processes = 0
+class _Search:
+    """One trial's search. `say`: writes a note into its journal."""
+
+    def __init__(self, trial: Trial, options: argparse.Namespace, say: Callable[[str], None]) -> None:
+        self._trial, self._options, self._say = trial, options, say
+        self._known: dict[int, Answer] = {}
+
+    def run(self) -> SearchResult:
+        earlier = read_sizes(self._trial.cell, self._say)
+        return (self._tried_again(earlier) if earlier else None) or self._anew()
+
+    def _tried_again(self, earlier: KeptSizes) -> SearchResult | None:
+        """The size that an earlier trial found, if it fits here too and was found in the same circumstances."""
+        if not (size := earlier.largest):
+            return None
+        about = self._probe(size, None)
+        if self._known[size].fits and about == earlier.about:
+            edge = "" if earlier.too_large is None else f" and {earlier.too_large} did not"
+            found = f"{size} samples fit{edge}, as an earlier trial of this cell found"
+            return SearchResult(size, f"batch_size max: {found}; tried again: {size} fits")
+        why = "on another device or with other code" if self._known[size].fits else "which does not fit now"
+        self._say(f"batch_size max: an earlier trial of this cell found {size}, {why}: the search starts anew")
+        return None
+
+    def _anew(self) -> SearchResult:
+        known, processes, about = self._known, 0, dict[str, Any]()
         while (size := next_size(known)) is not None:
             processes += 1
-            probe(trial, size, known, options, report_answer)
+            about = self._probe(size, known)
         good, bad = search(lambda size: known[size], room=1 - PROBE_HEADROOM)
-    if good == 0:
-        raise TrialEnded(Outcome.DOES_NOT_FIT, f"batch_size max: not even one sample fits: {known[1].reason}")
-    edge = "no larger one was tried" if bad is None else f"{bad} does not"
-    tried = ", ".join(f"{size} {'fits' if answer.fits else 'does not'}" for size, answer in known.items())
-    return SearchResult(
-        good,
-        f"batch_size max: {good} samples fit, {edge}; a size counts as fitting if {PROBE_STEPS + PROBE_WARMUP} steps "
-        f"leave {PROBE_HEADROOM:.0%} of the device's memory free ({tried}; {processes} processes)",
-    )
+        if good == 0:
+            raise TrialEnded(Outcome.DOES_NOT_FIT, f"batch_size max: not even one sample fits: {known[1].reason}")
+        keep_sizes(self._trial.cell, KeptSizes(about=about, answers={size: answer[:2] for size, answer in known.items()}), self._say)
+        edge = "no larger one was tried" if bad is None else f"{bad} does not"
+        tried = ", ".join(f"{size} {'fits' if answer.fits else 'does not'}" for size, answer in known.items())
+        return SearchResult(
+            good,
+            f"batch_size max: {good} samples fit, {edge}; a size counts as fitting if {PROBE_STEPS + PROBE_WARMUP} steps "
+            f"leave {PROBE_HEADROOM:.0%} of the device's memory free ({tried}; {processes} processes)",
+        )
+
+    def _probe(self, size: int, known: Mapping[int, Answer] | None) -> dict[str, Any]:
+        return probe(self._trial, size, known, self._options, self._report)
+
+    def _report(self, size: int, answer: Answer) -> None:
+        self._known[size] = answer
+        used = "" if answer.used is None else f" with {answer.used:.1%} of the device's memory"
+        self._say(f"batch size {size} {f'fits{used}' if answer.fits else f'does not fit: {answer.reason}'}")
 
 
 def probe(
-    trial: Trial, size: int, known: Mapping[int, Answer], options: argparse.Namespace, report_answer: Callable[[int, Answer], None]
-) -> None:
+    trial: Trial, size: int, known: Mapping[int, Answer] | None, options: argparse.Namespace, report_answer: Callable[[int, Answer], None]
+) -> dict[str, Any]:
     """Try `size` in a new process, which tries further sizes until one runs out of memory. Passes each answer to `report_answer`.
 
+    `known`: earlier answers, which say what is to be tried next; None: `size` alone. Returns what the answers hold for (kept_sizes.py).
     Raises TrialEnded if the process ends without an answer.
     """
     folder: Path = options.out / PROBES / trial_layout.probe(size, options.attempt)
@@ -179,7 +211,7 @@ def probe(
     command = [sys.executable, "-m", "cluster.worker.main", "--trial", str(folder / TRIAL), "--out", str(folder)]
     command += ["--attempt", str(options.attempt), "--probe", encode(known)]
     command += ["--placement", options.placement] if options.placement else []
-    received = dict(known)
+    received = dict(known or {})
 
     def listen() -> None:
         for other, answer in answers(folder).items():
@@ -197,13 +229,14 @@ def probe(
     result = read_model(folder / RESULT, TrialResult, "the probe wrote it a moment ago")
     if result is None:
         raise TrialEnded(Outcome.INFRA, f"worker_lost: the probe of batch size {size} ended with status {code} and no result")
-    last = next_size(received)
+    last = next_size(received) if known is not None else None if size in received else size
     if result.outcome is Outcome.DOES_NOT_FIT and last is not None:
         report_answer(last, Answer(False, None, result.reason))
     elif result.outcome is not Outcome.OK:
         raise TrialEnded(str(result.outcome), f"the probe of batch size {last or size}: {result.reason}")
     elif size not in received:  # the device does not report its memory use
         report_answer(size, answer_for(None))
+    return about_of(read_journal(folder / JOURNAL).environment)
 
 
 def _wait(child: subprocess.Popen[bytes], received: Mapping[int, Answer], listen: Callable[[], None]) -> int:
@@ -226,17 +259,19 @@ def answers(folder: Path) -> dict[int, Answer]:
         window = read_journal(folder / JOURNAL).window or {}
     except (OSError, JournalError):
         return {}
-    return decode(json.dumps(window.get("probes") or {}))
+    return decode(json.dumps(window.get("probes") or {})) or {}
 
 
-def encode(known: Mapping[int, Answer]) -> str:
-    """Answers as JSON, for a probe's command line and journal: size -> [whether it fits, share of memory used or null]."""
-    return json.dumps({str(size): [answer.fits, answer.used] for size, answer in known.items()})
+def encode(known: Mapping[int, Answer] | None) -> str:
+    """Answers as JSON, for a probe's command line and journal: size -> [whether it fits, share of memory used or null]; `null` of None."""
+    return json.dumps(None if known is None else {str(size): [answer.fits, answer.used] for size, answer in known.items()})
 
 
-def decode(text: str) -> dict[int, Answer]:
+def decode(text: str) -> dict[int, Answer] | None:
     """The answers in `text`, as `encode` writes them."""
-    values: dict[str, tuple[bool, float | None]] = json.loads(text)
+    values: dict[str, tuple[bool, float | None]] | None = json.loads(text)
+    if values is None:
+        return None
     return {int(size): answer_for(used) if fits or used is not None else Answer(False) for size, (fits, used) in values.items()}
 
 

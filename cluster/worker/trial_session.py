@@ -114,7 +114,7 @@ class TrialSession:
         window["trace_seconds"] = traced_s + time.monotonic() - began if context.parameters.profile_steps else None
         beside_window.record_window(context, window)
 
-    def _probe(self, context: SessionContext, known: dict[int, max_batch.Answer]) -> None:
+    def _probe(self, context: SessionContext, known: dict[int, max_batch.Answer] | None) -> None:
         steps = Steps(context)
         window = measure(context, steps, self.started_at)
         try_sizes(context, steps, window, known)

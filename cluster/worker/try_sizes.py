@@ -10,20 +10,21 @@ from cluster.worker.measured_window import Steps, unrecorded
 from cluster.worker.set_up import SessionContext
 
 
-def try_sizes(context: SessionContext, steps: Steps, window: Mapping[str, Any], known: dict[int, max_batch.Answer]) -> None:
+def try_sizes(context: SessionContext, steps: Steps, window: Mapping[str, Any], known: dict[int, max_batch.Answer] | None) -> None:
     """Record the memory use of the size that just ran, then run the same number of steps with further sizes and record theirs.
 
-    The window record holds the answers so far; `known` collects them. Every rank computes the same answers, so all ranks try the same
-    sizes.
+    `known`: the answers so far, which say what is tried next; None: nothing is. The window record holds all of them. Every rank computes
+    the same answers, so all ranks try the same sizes.
     """
     parameters, device = context.parameters, context.device
     size = int(window["batch_size"])
     while (used := _used_share(context)) is not None:
-        known[size] = max_batch.answer_for(used)
-        context.recorder.window({**window, "probes": {str(n): [answer.fits, answer.used] for n, answer in known.items()}})
-        following = max_batch.next_size(known)
+        told = {**(known or {}), size: max_batch.answer_for(used)}
+        context.recorder.window({**window, "probes": {str(n): [answer.fits, answer.used] for n, answer in told.items()}})
+        following = None if known is None else max_batch.next_size(told)
         if following is None or not _can_resize(context):
             return
+        known = told
         size = following
         steps.stop()
         device.release_memory()

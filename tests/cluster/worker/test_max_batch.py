@@ -12,7 +12,9 @@ import torch
 
 from cluster.devices.cpu import Cpu
 from cluster.journal.journal import JournalWriter, read_journal
+from cluster.kept_files import KEPT
 from cluster.worker import main, max_batch
+from cluster.worker.kept_sizes import SIZES, read_sizes
 from cluster.worker.max_batch import PROBE_HEADROOM, RESOLUTION, Answer, SearchResult, decode, predict, search
 from cluster.worker.measure.recorder import Recorder
 from cluster.worker.outcome import Termination, TrialEnded, classify
@@ -184,7 +186,7 @@ def test_a_size_that_runs_out_of_memory_ends_its_process_and_the_next_one_knows(
     assert found.size == 60 and "61 does not" in found.note
     assert any("does not fit: CUDA out of memory (bent)" in note for note in notes)
     assert len(Here.commands) > 1
-    assert set(decode(Here.commands[-1][-1])) >= {1, 8}, "the last process was told what the first had learnt"
+    assert {*(decode(Here.commands[-1][-1]) or ())} >= {1, 8}, "the last process was told what the first had learnt"
     tried = [note.split()[2] for note in notes if note.startswith("batch size ")]
     assert len(tried) == len(set(tried)), "no size is probed twice"
 
@@ -200,12 +202,81 @@ def test_a_model_that_does_not_fit_at_all_is_a_result_with_its_reason(tmp_path: 
     assert len(Here.commands) == 1
 
 
+class Shrunk(Pretended):
+    """A sample takes two hundredths of it."""
+
+    def place(self, batch: Any, prepare: Any, *, prefetch: bool) -> Any:
+        if (used := 0.1 + 0.02 * len(batch["vectors"])) > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory (shrunk)")
+        self.peak = max(self.peak, used)
+        return Cpu.place(self, batch, prepare, prefetch=prefetch)
+
+
+class Other(Pretended):
+    """Another device that holds as much."""
+
+    def describe(self) -> dict[str, Any]:
+        return {**super().describe(), "device_name": "another"}
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the trials keep what they found; one has."""
+    monkeypatch.setenv(KEPT, str(tmp_path / "kept"))
+    assert found_on(tmp_path / "first", monkeypatch, Pretended)[0].size == 87
+    [file] = (tmp_path / "kept" / SIZES).iterdir()
+    return file
+
+
+def test_a_later_trial_of_the_cell_tries_the_size_that_the_first_one_found(
+    kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, notes = found_on(tmp_path, monkeypatch, Pretended)
+    assert found == SearchResult(
+        87, "batch_size max: 87 samples fit and 88 did not, as an earlier trial of this cell found; tried again: 87 fits"
+    )
+    assert notes == ["batch size 87 fits with 97.0% of the device's memory"]
+    assert [command[-1] for command in Here.commands] == ["null"]
+
+
+@pytest.mark.parametrize(
+    ("device", "size", "why"), [(Shrunk, 43, "which does not fit now"), (Other, 87, "on another device or with other code")]
+)
+def test_where_it_does_not_hold_the_search_starts_anew(
+    kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: type[Pretended], size: int, why: str
+) -> None:
+    found, notes = found_on(tmp_path, monkeypatch, device)
+    assert found.size == size and f"{size + 1} does not" in found.note
+    assert f"batch_size max: an earlier trial of this cell found 87, {why}: the search starts anew" in notes
+    again, _ = found_on(tmp_path / "again", monkeypatch, device)
+    assert again.size == size and len(Here.commands) == 1, "what was found now is kept instead"
+
+
+def test_a_damaged_file_is_told_and_searched_anew(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept.write_text("{")
+    found, notes = found_on(tmp_path, monkeypatch, Pretended)
+    assert found.size == 87 and str(kept) in notes[0]
+    assert notes[0].startswith("batch_size max: what an earlier trial found cannot be read: ")
+
+
+def test_another_cell_knows_nothing_of_it(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(max_batch, "read_sizes", lambda cell, say: read_sizes(f"{cell}0", say))
+    assert len(found_on(tmp_path, monkeypatch, Pretended)[1]) > 3
+
+
+def test_trials_that_keep_nothing_search_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(KEPT, raising=False)
+    for name in ("a", "b"):
+        assert len(found_on(tmp_path / name, monkeypatch, Pretended)[1]) > 3
+
+
 def found_on(folder: Path, monkeypatch: pytest.MonkeyPatch, device: type[Pretended], **parameters: Any) -> tuple[SearchResult, list[str]]:
     Pretended.opened, Here.commands = 0, []
     device.opened = 0
     monkeypatch.setattr("cluster.worker.set_up.load_device", lambda kind, rank: device())
     monkeypatch.setattr(max_batch, "subprocess", SimpleNamespace(Popen=Here, TimeoutExpired=TimeoutError))
     monkeypatch.setattr(Cpu, "compile_backend", "eager")
+    folder.mkdir(exist_ok=True)
     one = make_trial(
         folder, "aaaa00000000000e", batch_size="max", width=16, steps=4, measure_s=3600, warmup_s=3600, **parameters
     )  # for probes neither

@@ -1,0 +1,65 @@
+"""What a search for the largest batch found, kept for later trials of the same cell: they try that one size instead of searching anew.
+
+So all repeats of a cell measure the same size where it still fits, and a repeat takes one probe process. A file holds for one cell; it says
+on which device and with which code its sizes were tried, and holds for nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from cluster.kept_files import kept_folder, make_private
+from experiments.atomic_file import atomic_write
+from experiments.config.errors import DamagedFile
+from experiments.json_file import read_model, sealed_text
+
+SIZES = "sizes"  # the folder
+# Of a probe's environment: what the memory of a step hangs on, beside the cell's parameters
+_ABOUT = ("device_name", "device_memory_bytes", "device_count", "world_size", "driver", "cuda", "alloc_conf", "image", "tree", "packages")
+
+
+class KeptSizes(BaseModel):
+    """What a file holds. `answers`: size -> whether it fits, and the share of the device's memory that it used; null if unknown."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    about: dict[str, str | float | bool | None]
+    answers: dict[int, tuple[bool, float | None]]
+
+    @property
+    def largest(self) -> int:
+        """The largest size that fits; 0 if none does."""
+        return max((size for size, (fits, _) in self.answers.items() if fits), default=0)
+
+    @property
+    def too_large(self) -> int | None:
+        """The smallest size that does not fit; None if none was tried."""
+        return min((size for size, (fits, _) in self.answers.items() if not fits), default=None)
+
+
+def about_of(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """What sizes that were tried in this environment hold for."""
+    return {name: environment.get(name) for name in _ABOUT}
+
+
+def read_sizes(cell: str, say: Callable[[str], None]) -> KeptSizes | None:
+    """What is kept of the cell; None where nothing is. What is wrong with it is said."""
+    try:
+        folder = kept_folder(SIZES)
+        return read_model(folder / f"{cell}.json", KeptSizes, "the search starts anew") if folder else None
+    except (DamagedFile, OSError) as error:
+        say(f"batch_size max: what an earlier trial found cannot be read: {error}")
+        return None
+
+
+def keep_sizes(cell: str, sizes: KeptSizes, say: Callable[[str], None]) -> None:
+    """Keep it for later trials, where anything is kept. That it fails is said."""
+    try:
+        if folder := kept_folder(SIZES):
+            make_private(folder)
+            atomic_write(folder / f"{cell}.json", sealed_text(sizes))
+    except OSError as error:
+        say(f"batch_size max: what was found cannot be kept: {error}")
