@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 
 def visible(count: int, environment: Mapping[str, str] = os.environ) -> Sequence[str]:
-    """Index (in NVML's order) or UUID of the first `count` GPUs that CUDA shows to this process's environment."""
+    """Index (in NVML's order) or UUID of the first `count` GPUs that CUDA shows to this process's environment: those before the first
+    that is none, such as -1."""
     listed = environment.get("CUDA_VISIBLE_DEVICES")
-    names = [name.strip() for name in listed.split(",") if name.strip()] if listed is not None else [str(i) for i in range(count)]
-    return names[:count]
+    if listed is None:
+        return [str(index) for index in range(count)]
+    names = [name.strip() for name in listed.split(",")]
+    return list(takewhile(lambda name: name and not name.startswith("-"), names))[:count]
 
 
 def handle_of(pynvml: Any, name: str) -> Any:

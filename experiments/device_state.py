@@ -76,7 +76,8 @@ class DeviceState:
     psi_cpu_share: share of the time in which some process waited for a core (Linux PSI). throttled_share: share of the periods in which
     the cgroup's CPU quota was used up.
     other_processes: most processes at once on one device that are not the trial's. other_user: whether one was another user's.
-    neighbour_gpus: most of the host's other GPUs that were in use at once. They share its cores, memory and links, but not the trial's GPU.
+    neighbour_gpus: most at once of the other GPUs that the host shows, on which a process had a context. They may share cores, memory and
+    links with the trial, but not its GPU.
     disturbed: why the figures of this trial are not those of the device alone; a sentence fragment. None: undisturbed, or unknown.
     not_judged: why it could not be judged by all that disturbs a trial; None: it was. What disturbed it is told in either case.
     """

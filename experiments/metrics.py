@@ -170,7 +170,7 @@ _STATE: tuple[Metric, ...] = (
     _share("psi_cpu_share", "part of the window in which some process waited for a core (Linux PSI)", Direction.NEITHER, node=False),
     _share("throttled_share", "part of the periods in which the cgroup's CPU quota was used up", Direction.NEITHER, node=False),
     _count("other_processes", "most processes on the device at once that are not the trial's", unit="processes"),
-    _count("neighbour_gpus", "most of the host's other GPUs in use at once: they share its cores, memory and links", unit="GPUs"),
+    _count("neighbour_gpus", "most at once of the other GPUs that the host shows, on which a process had a context", unit="GPUs"),
     _share("state_coverage", "part of the window that the sampler covered", Direction.NEITHER, node=False),
 )
 

@@ -82,8 +82,8 @@ def _on_gpus() -> str | None:
     except Exception:  # no library, no driver: the trials will say so themselves
         return None
     try:
-        handles = [handle_of(pynvml, name) for name in visible(pynvml.nvmlDeviceGetCount())]
-        found: list[Any] = [one for handle in handles for one in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)]
+        names = visible(pynvml.nvmlDeviceGetCount())
+        found = [one for name in names for one in _on_gpu(pynvml, name)]
     except pynvml.NVMLError:
         return None
     finally:
@@ -92,3 +92,11 @@ def _on_gpus() -> str | None:
     if not pids:
         return None
     return f"process {pids[0]} computes on a GPU" if len(pids) == 1 else f"{len(pids)} processes compute on the GPUs (pid {pids[0]}, ...)"
+
+
+def _on_gpu(pynvml: Any, name: str) -> list[Any]:
+    """Processes with a context on it; none where NVML does not know the name or does not tell."""
+    try:
+        return list(pynvml.nvmlDeviceGetComputeRunningProcesses(handle_of(pynvml, name)))
+    except pynvml.NVMLError:
+        return []

@@ -43,6 +43,7 @@ class NvmlSource:
         pynvml.nvmlInit()
         self._gpus = [(name, handle_of(pynvml, name)) for name in visible(count, environment)]
         self._uuids = [_text(pynvml.nvmlDeviceGetUUID(handle)) for _, handle in self._gpus]
+        self._elsewhere = self._other_gpus()
         self._foreign_ids = _namespace() != _HOSTS_NAMESPACE
         self._users: dict[int, str | None] = {}
 
@@ -101,14 +102,24 @@ class NvmlSource:
             for one in others
         ]
 
-    def _neighbours(self) -> int | None:
-        """How many of this host's other GPUs some process computes on: they share its cores, its memory and its links with the trial."""
-        count = self._ask("nvmlDeviceGetCount")
-        if count is None:
+    def _other_gpus(self) -> list[Any] | None:
+        """Handles of the GPUs that NVML shows here beside the trial's; None where it does not tell."""
+        indices = range(self._ask("nvmlDeviceGetCount") or 0)
+        handles = [self._ask("nvmlDeviceGetHandleByIndex", index) for index in indices]
+        uuids = [None if handle is None else self._ask("nvmlDeviceGetUUID", handle) for handle in handles]
+        known = [_text(uuid) for uuid in uuids if uuid is not None]
+        if not known or len(known) < len(uuids):
             return None
-        handles = [handle for index in range(count) if (handle := self._ask("nvmlDeviceGetHandleByIndex", index)) is not None]
-        elsewhere = [handle for handle in handles if _text(self._nvml.nvmlDeviceGetUUID(handle)) not in self._uuids]
-        return sum(bool(self._ask("nvmlDeviceGetComputeRunningProcesses", handle)) for handle in elsewhere)
+        return [handle for handle, uuid in zip(handles, known, strict=True) if uuid not in self._uuids]
+
+    def _neighbours(self) -> int | None:
+        """On how many of them a process that is not the trial's has a context: they may share cores, memory and links with the trial."""
+        if self._elsewhere is None:
+            return None
+        listed = [self._ask("nvmlDeviceGetComputeRunningProcesses", handle) for handle in self._elsewhere]
+        if None in listed:
+            return None
+        return sum(any(one.pid not in self._processes.pids for one in processes) for processes in listed)
 
     def _user(self, pid: int) -> str | None:
         if pid not in self._users:

@@ -48,7 +48,7 @@ def caution_groups(
     groups = [
         CautionGroup("Damaged files", _of_damage(rows)),
         CautionGroup("Planned and not there", of_plan),
-        CautionGroup("Other work on the devices", work_cautions(measured, emulated=emulated)),
+        CautionGroup("Other work on the devices and their hosts", work_cautions(measured, emulated=emulated)),
         CautionGroup(
             "Repeats and intervals",
             [

@@ -107,13 +107,15 @@ def work_cautions(cells: Sequence[Cell], *, emulated: bool) -> list[str]:
 def neighbour_cautions(cells: Sequence[Cell]) -> list[str]:
     """In how many trials other GPUs of the host were in use: no disturbance by its limits, and still not the host alone."""
     rows = [row for cell in cells for row in cell.measured]
-    most = [int(count) for row in rows if (count := row.summary.get("neighbour_gpus"))]
-    if not most:
+    known = [int(count) for row in rows if (count := row.summary.get("neighbour_gpus")) is not None]
+    beside = [count for count in known if count]
+    if not beside:
         return []
-    which = f"{len(most)} of {plural(len(rows), 'trial')}" if len(most) < len(rows) else "all trials"
+    which = "all trials" if len(beside) == len(rows) else f"{len(beside)} of {plural(len(known), 'trial')}"
+    unknown = f" Of {plural(len(rows) - len(known), 'other trial')} that is not known." if len(known) < len(rows) else ""
     return [
-        f"While {which} measured, other work ran on up to {plural(max(most), 'other GPU')} of the host. It shared the host's cores, memory "
-        "and links with them, and none of their GPUs."
+        f"While {which} measured, other processes were on up to {plural(max(beside), 'other GPU')} of the host, and on none of the trials' "
+        f"own. They may have shared the host's cores, memory and links.{unknown}"
     ]
 
 

@@ -98,6 +98,7 @@ def test_a_cluster_is_not_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         ([[72], [71, 72]], None, "2 processes compute on the GPUs (pid 71, ...)"),
         ([[72], [71]], "1", "process 71 computes on a GPU"),
         ([[72], []], "1", None),  # another sweep's GPU
+        ([[71], []], "0,7", "process 71 computes on a GPU"),  # one that NVML does not know hides nothing of the others
     ],
 )
 def test_who_computes_on_a_gpu(monkeypatch: pytest.MonkeyPatch, pids: list[list[int]], visible: str | None, text: str | None) -> None:
@@ -105,12 +106,18 @@ def test_who_computes_on_a_gpu(monkeypatch: pytest.MonkeyPatch, pids: list[list[
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     closed = []
+
+    def handle(index: int) -> int:
+        if index >= len(pids):
+            raise RuntimeError("no such GPU")
+        return index
+
     library = SimpleNamespace(
         NVMLError=RuntimeError,
         nvmlInit=lambda: None,
         nvmlShutdown=lambda: closed.append(True),
         nvmlDeviceGetCount=lambda: len(pids),
-        nvmlDeviceGetHandleByIndex=lambda index: index,
+        nvmlDeviceGetHandleByIndex=handle,
         nvmlDeviceGetComputeRunningProcesses=lambda handle: [SimpleNamespace(pid=pid) for pid in pids[handle]],
     )
     monkeypatch.setitem(sys.modules, "pynvml", library)

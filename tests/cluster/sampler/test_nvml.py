@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from cluster.sampler import nvml
-from cluster.sampler.nvml import NvmlSource, reasons, visible
+from cluster.sampler.nvml import NvmlSource, reasons
 
 
 class NVMLError(Exception):
@@ -44,7 +44,7 @@ class Library(SimpleNamespace):
 
     def _guarded(self, name: str, answer: Any) -> Any:
         def call(*arguments: Any) -> Any:
-            if name in self.unsupported:
+            if self.unsupported & {name, " ".join(map(str, (name, *arguments)))}:
                 raise NVMLError("not supported")
             return answer(*arguments)
 
@@ -117,18 +117,27 @@ def test_the_trials_gpus_are_the_first_visible_ones(library: Library) -> None:
     assert [one["uuid"] for one in source_of(1, CUDA_VISIBLE_DEVICES="GPU-b").read()] == ["GPU-b"]
     assert [one["uuid"] for one in source_of(1, CUDA_VISIBLE_DEVICES="MIG-x").read()] == ["GPU-b"], "clocks are the whole GPU's"
     assert source_of(1, CUDA_VISIBLE_DEVICES="").read() == []
-    assert (visible(2, {}), visible(2, {"CUDA_VISIBLE_DEVICES": "3, 4 ,5"})) == (["0", "1"], ["3", "4"])
 
 
 def test_other_gpus_of_the_host_in_use_are_counted_and_the_trials_own_are_not(library: Library) -> None:
     library.processes = {0: [process(10)], 1: [process(71), process(72)]}
     assert [one["neighbours"] for one in source_of().read()] == [1]
-    assert [one["neighbours"] for one in source_of(1, CUDA_VISIBLE_DEVICES="GPU-b").read()] == [1]
+    assert [one["neighbours"] for one in source_of(1, frozenset({71, 72}), CUDA_VISIBLE_DEVICES="GPU-b").read()] == [1]
     assert [one["neighbours"] for one in source_of(2).read()] == [0, 0]
     library.processes[1] = []
     assert [one["neighbours"] for one in source_of().read()] == [0]
-    library.unsupported = {"nvmlDeviceGetCount"}
-    assert [one["neighbours"] for one in source_of().read()] == [None]
+    library.processes = {0: [], 1: [process(10)]}
+    assert [one["neighbours"] for one in source_of(own=frozenset({10})).read()] == [0], "the trial's own process looked at both"
+
+
+@pytest.mark.parametrize(
+    "lacking", ["nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex 1", "nvmlDeviceGetUUID 1", "nvmlDeviceGetComputeRunningProcesses 1"]
+)
+def test_other_gpus_that_do_not_tell_are_unknown_and_cost_no_reading(library: Library, lacking: str) -> None:
+    library.processes[1] = [process(71)]
+    library.unsupported = {lacking}
+    (reading,) = source_of().read()
+    assert (reading["neighbours"], reading["sm_mhz"], reading["others"]) == (None, 1800, [])
 
 
 def test_what_a_gpu_does_not_tell_is_null_and_named(library: Library) -> None:
@@ -136,7 +145,8 @@ def test_what_a_gpu_does_not_tell_is_null_and_named(library: Library) -> None:
     source = source_of()
     (reading,) = source.read()
     assert (reading["power_w"], reading["others"], reading["sm_mhz"]) == (None, None, 1800)
-    assert source.missing() == dict.fromkeys(("devices.power_w", "devices.others"), "not supported by NVML here")
+    names = ("devices.power_w", "devices.others", "devices.neighbours")
+    assert source.missing() == dict.fromkeys(names, "not supported by NVML here")
 
 
 def test_an_older_driver_has_another_name_for_the_reasons(library: Library) -> None:

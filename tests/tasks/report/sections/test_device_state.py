@@ -109,10 +109,14 @@ def test_a_disturbed_baseline_decides_nothing_either() -> None:
 
 def test_work_on_other_gpus_of_the_host_is_told_and_leaves_nothing_out() -> None:
     beside = [sampled(0, n, neighbour_gpus=n) for n in (1, 2)] + [sampled(1, n, 150.0, neighbour_gpus=0) for n in (1, 2)]
-    shared = "It shared the host's cores, memory and links with them, and none of their GPUs."
-    told = f"While 2 of 4 trials measured, other work ran on up to 2 other GPUs of the host. {shared}"
+    own = "of the host, and on none of the trials' own. They may have shared the host's cores, memory and links."
+    told = f"While 2 of 4 trials measured, other processes were on up to 2 other GPUs {own}"
     assert told in report_of(beside).cautions and not any(cell.disturbed for cell in made(beside))
-    assert neighbour_cautions(made(beside[:1])) == [f"While all trials measured, other work ran on up to 1 other GPU of the host. {shared}"]
+    assert neighbour_cautions(made(beside[:1])) == [f"While all trials measured, other processes were on up to 1 other GPU {own}"]
+    partly = [*beside[:2], *beside[2:3], sampled(1, 2, 150.0)]
+    assert neighbour_cautions(made(partly)) == [f"{told.replace('2 of 4', '2 of 3')} Of 1 other trial that is not known."]
+    only = [*beside[:2], sampled(1, 2, 150.0)]
+    assert neighbour_cautions(made(only)) == [f"{told.replace('2 of 4', '2 of 2')} Of 1 other trial that is not known."]
     assert neighbour_cautions(made(beside[2:])) == neighbour_cautions(made([sampled(0, 1)])) == []
 
 
