@@ -19,7 +19,8 @@ from experiments.spec.schema import Name
 from experiments.trial import Scalar
 
 DEVICE = "{device}"  # in `to`: the device that the sweep ran on, such as h100
-RENAMED = {"h200-x1": "gpu-x1", "h200-x2": "gpu-x2", "h200-x4": "gpu-x4"}  # as published pages call them
+# As published pages call them -> today's: what only a GPU of 141 GB holds has a campaign of its own since
+RENAMED = {"h200-x1": ("gpu-x1", "gpu-x1-large"), "h200-x2": ("gpu-x2",), "h200-x4": ("gpu-x4",)}
 _HERE = Path(__file__).resolve().parents[1] / "campaigns"
 
 
@@ -95,7 +96,9 @@ def load_campaign(name_or_path: str) -> CampaignFile:
     """A campaign by name or path, checked without its suites. Raises ConfigError that names the file, the key and the remedy."""
     files = campaigns()  # also for a path: two of one name are an error whenever one is run
     if (now := RENAMED.get(name_or_path)) and name_or_path not in files:
-        raise ConfigError.one("campaign", None, name_or_path, "is called otherwise today", f"`sweep campaign {now}`")
+        raise ConfigError.one(
+            "campaign", None, name_or_path, "is called otherwise today", " or ".join(f"`sweep campaign {one}`" for one in now)
+        )
     path = chosen_file(name_or_path, lambda: files, "campaign", "campaign")
     document = load(path)
     file = validate(CampaignFile, document)

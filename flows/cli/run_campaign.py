@@ -64,13 +64,13 @@ class Campaign:
         """Write the pages; those of a rehearsal below its state. Raises as `publish_pages`."""
         root = self.store.dir if self.overrides or self.store.name != self.file.campaign else REPOSITORY
         with self.store.lock():
-            for folder, readme, missing in publish_pages(self.file, self.store.load(), root):
-                if readme is None:
-                    err.print(f"[yellow]no page[/] {folder}: nothing of it was measured", highlight=False, soft_wrap=True)
+            for page in publish_pages(self.file, self.store.load(), root):
+                if page.readme is None:
+                    err.print(f"[yellow]no page[/] {page.folder}: nothing of it was measured", highlight=False, soft_wrap=True)
                     continue
-                out.print(f"published: {readme}", highlight=False, soft_wrap=True)
-                for line in missing:
-                    err.print(f"  not on it: {line}", highlight=False, markup=False, soft_wrap=True)
+                out.print(f"published: {page.readme}", highlight=False, soft_wrap=True)
+                for line in [*(f"replaced: {one}" for one in page.replaced), *(f"not on it: {one}" for one in page.missing)]:
+                    err.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
 
     def run(self, out: Console, err: Console) -> int:
         """Run what there is time for; returns the worst exit status of its sweeps. Raises ConfigError before anything starts."""

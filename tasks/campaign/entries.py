@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -169,7 +170,8 @@ def _same(old: Request, new: Request) -> bool:
 
 def _told(plan: Plan, file: CampaignFile, spec: CampaignSweep) -> Plan:
     """The plan with what the campaign says of its rounds and its page."""
-    update: dict[str, Any] = {"labels": {**plan.labels, "sweep.campaign": file.campaign}, "command": f"sweep campaign {file.campaign}"}
+    command = shlex.join(["sweep", "campaign", file.campaign, "--sweep", spec.called])
+    update: dict[str, Any] = {"labels": {**plan.labels, "sweep.campaign": file.campaign}, "command": command}
     if spec.title is not None:
         report = plan.suite.report.model_copy(update={"title": spec.title})
         update["suite"] = plan.suite.model_copy(update={"report": report})

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cluster.trial_layout import PLAN
 from experiments.spec.campaign import DEVICE, CampaignFile, CampaignSweep
@@ -15,15 +15,26 @@ from tasks.report.manifest import MANIFEST
 from tasks.report.not_measured import not_measured
 from tasks.report.publish import publish
 from tasks.report.republish import missing_of, sweeps_of
+from tasks.report.text_format import plural
 from tasks.sweep.cut import cut, restored
 from tasks.sweep.store import Plan, Request, SweepStore, read_plan, readable_result
 
-Question = tuple[str, str, tuple[str, ...], tuple[Any, ...], tuple[Any, ...]]
+Question = tuple[str, ...]
 _VENDORS = frozenset({"nvidia", "amd", "intel", "habana"})
 
 
-def publish_pages(file: CampaignFile, state: CampaignState, root: Path) -> Iterator[tuple[str, Path | None, list[str]]]:
-    """Write each page below `root`; yields its folder, its README (None: nothing was measured) and what is missing.
+class WrittenPage(NamedTuple):
+    """A page's folder, its README (None: nothing of it was measured, nothing was written), what is missing on it, and which sweeps of the
+    earlier page are not on it any more; the latter two as sentences."""
+
+    folder: str
+    readme: Path | None
+    missing: list[str]
+    replaced: list[str]
+
+
+def publish_pages(file: CampaignFile, state: CampaignState, root: Path) -> Iterator[WrittenPage]:
+    """Write each page below `root`, and yield it.
 
     The folder is as the file names it, with the measured device for `{device}`: sweeps of one folder that ran on other devices have a page
     each. What there was no time for, and what only the infrastructure ended, is cut from a sweep's plan and named on the page. Of a page
@@ -40,40 +51,52 @@ def publish_pages(file: CampaignFile, state: CampaignState, root: Path) -> Itera
                 unmeasured.append(spec)
                 continue
             stores, lines = pages.setdefault(to.replace(DEVICE, _devices(store)), ([], []))
-            lines += [f"{spec.called}: {line}" for line in _without_what_is_missing(store)]
+            lines += [f"{spec.called} ({store.sweep_id}): {line}" for line in _without_what_is_missing(store)]
             stores.append(store)
         if not pages:
-            yield to, None, [_not_measured(spec) for spec in unmeasured]
+            yield WrittenPage(to, None, [_not_measured(spec) for spec in unmeasured], [])
         for folder, (stores, lines) in pages.items():
             earlier = _earlier(root / folder, stores, [spec for spec in file.sweeps if spec.to == to])
             missing = [*earlier.missing, *lines, *(_not_measured(spec) for spec in unmeasured if asked_for(spec) not in earlier.questions)]
-            yield folder, publish(stores, root / folder, missing, earlier.stay), missing
+            yield WrittenPage(folder, publish(stores, root / folder, missing, earlier.stay), missing, earlier.replaced)
 
 
 @dataclass(frozen=True)
 class _Earlier:
-    """What stays of a page that is there: ids of sweeps, what they asked for, and what the page says is missing of them."""
+    """What stays of a page that is there: ids of sweeps, what they asked for, and what the page says is missing of them. And what goes."""
 
     stay: list[str] = field(default_factory=list)
     questions: list[Question] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)
 
 
 def _earlier(page: Path, stores: Sequence[SweepStore], specs: Sequence[CampaignSweep]) -> _Earlier:
     if not (page / MANIFEST).exists():
         return _Earlier()
-    new = [asked_for(store.load_plan().request) for store in stores]
-    there = {name: plan for name in sweeps_of(page) if (plan := read_plan(page / name / PLAN)) is not None}
-    stay = {name: question for name, plan in there.items() if (question := asked_for(plan.request)) not in new}
-    told_anew = tuple(f"{spec.called}{end}" for spec in specs if asked_for(spec) not in stay.values() for end in (": ", " ("))
-    missing = [line for line in missing_of(page) if not line.startswith(told_anew)]
-    return _Earlier([*stay], [*stay.values()], missing if stay else [])
+    new = {asked_for(store.load_plan().request): store for store in stores}
+    plans = {name: plan for name in sweeps_of(page) if (plan := read_plan(page / name / PLAN)) is not None}
+    asked = {name: asked_for(plan.request) for name, plan in plans.items()}
+    stay = [name for name, question in asked.items() if question not in new]
+    questions = [asked[name] for name in stay]
+    called = [spec for spec in specs if asked_for(spec) not in questions]
+    anew = tuple(f"{spec.called}{end}" for spec in called for end in (": ", f" ({spec.suite}, "))
+    gone = [f" ({name}): " for name in asked if name not in stay]
+    missing = [line for line in missing_of(page) if not line.startswith(anew) and not any(one in line for one in gone)]
+    pairs = [(plans[name], new[question].load_plan()) for name, question in asked.items() if question in new]
+    replaced = [
+        f"{old.sweep_id} of {plural(len(old.trials), 'trial')}, by {plan.sweep_id} of {len(plan.trials)}"
+        for old, plan in pairs
+        if old.sweep_id != plan.sweep_id
+    ]
+    return _Earlier(stay, questions, missing if stay else [], replaced)
 
 
 def asked_for(request: Request | CampaignSweep) -> Question:
-    """What a sweep asks: suite, profile, pools, and what was chosen and set. Two that ask the same have the same cells."""
-    chosen = {name: tuple(values) for name, values in request.only.items()}
-    return request.suite, request.profile, tuple(request.pools), tuple(sorted(chosen.items())), tuple(sorted(request.set.items()))
+    """What a sweep asks: suite, profile, pools, and what was chosen and set, in whatever order. Two that ask the same have the same cells,
+    unless the suite has changed meanwhile."""
+    chosen = {name: sorted(map(repr, values)) for name, values in request.only.items()}
+    return request.suite, request.profile, repr(sorted(request.pools)), repr(sorted(chosen.items())), repr(sorted(request.set.items()))
 
 
 def _not_measured(spec: CampaignSweep) -> str:

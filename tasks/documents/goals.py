@@ -172,9 +172,9 @@ def _row(goal: Goal, found: Sequence[Near]) -> list[str]:
 
 
 def _as_good_and_shown(goal: Goal, one: Near, best: Near) -> bool:
-    """Whether nothing is open of its loss while something is of the best one's, and their intervals tell them apart in nothing: not from
-    each other, and not in how far they are."""
-    if of_the_loss(one) or not of_the_loss(best) or _standing(goal, one) != _standing(goal, best):
+    """Whether nothing is open of its loss while something is of the best one's, and it is no worse by what is known: their intervals
+    overlap, both stand alike to the goal, and it has no fewer trials, differs in no more and is on no other card."""
+    if of_the_loss(one) or not of_the_loss(best) or _standing(goal, one) != _standing(goal, best) or _elsewhere(goal, one):
         return False
     own, other = _interval_of(goal, one), _interval_of(goal, best)
     overlap = own is not None and other is not None and own.low <= other.high and other.low <= own.high

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from experiments.spec.load import SuiteInfo
@@ -26,12 +27,12 @@ def suites_table(suites: Sequence[SuiteInfo], pages: Sequence[Page], found: Mapp
 
 
 def _measured(suite: str, pages: Sequence[Page], found: Mapping[Path, Sequence[str]], root: Path, shown: Path) -> str:
-    """Two fields. The sweep whose table is shown; the suite's latest other one, of those with the most repeats up to ENOUGH; then its other
-    pages, by what they hold. And what those two found."""
+    """Two fields. The sweep whose table is shown; the suite's latest other one, of those with the most repeats up to ENOUGH, and of one day
+    the one with the most of all; then its other pages, by what they hold. And what those two found."""
     sweeps = [(page, sweep) for page in pages for sweep in page.sweeps if sweep.plan.suite.suite == suite]
     above = [(page, sweep) for page, sweep in sweeps if sweep.folder == shown]
     telling = [(page, sweep) for page, sweep in sweeps if found[sweep.folder] and sweep.folder != shown]
-    latest = sorted(telling, key=lambda one: (min(one[1].repeats, ENOUGH), one[1].plan.created_at))[-1:]
+    latest = sorted(telling, key=lambda one: _rank(one[1]))[-1:]
     links: dict[str, list[str]] = {}
     for page in pages:
         what = _holds([sweep for of, sweep in sweeps if of is page], found)
@@ -41,6 +42,12 @@ def _measured(suite: str, pages: Sequence[Page], found: Mapping[Path, Sequence[s
     where = [*told, *(f"{what}: {', '.join(links[what])}" for what in (MORE, ONCE, TWINS) if what in links)]
     best = [*(ABOVE for _ in above), *(line for _, sweep in latest for line in found[sweep.folder])]
     return f"{'<br>'.join(where)} | {'<br>'.join(best) or '–'}"
+
+
+def _rank(sweep: SweepOnPage) -> tuple[int, str, int, float]:
+    """The sweep that is told has the highest."""
+    created = sweep.plan.created_at
+    return min(sweep.repeats, ENOUGH), f"{datetime.fromtimestamp(created, UTC):%Y-%m-%d}", sweep.repeats, created
 
 
 def _holds(sweeps: Sequence[SweepOnPage], found: Mapping[Path, Sequence[str]]) -> str:

@@ -175,6 +175,9 @@ def _no_clear_winner(best: Cell, found: Sequence[Duel], struck: Sequence[str], a
         certainty.append(f"The table's verdict on it and {names} does not allow for its having been picked as the best.")
     if beaten:
         certainty.append(f"It beats {plural(len(beaten), 'other')}.")
+    if ahead := [duel for duel in found if duel.won and duel not in beaten]:
+        measured = f"It was measured {_better(best.metric)} than {plural(len(ahead), 'other')}"
+        certainty.append(f"{measured}: not claimed, since loss parity is unproven.")
     certainty += [*_why_open(level, len(found)), *struck]
     first = [best, *(duel.other for duel in level)]
     unproven = [cell.short for cell in first if not all(cell.may_lead(other) for other in first if other is not cell)]

@@ -266,6 +266,8 @@ def table_cell(cell: Cell | None, *, shared_note: str | None = None, shared_why:
     notes = [f"{len(failed)} of {len(cell.rows)} repeats: {', '.join(sorted({row.outcome for row in failed}))}"] if failed else []
     if cell.metric.depends_on_node:
         notes += settling_notes(cell.measured)
+    if found := _largest_batch(cell):
+        notes.append(found)
     plus = spread(cell.estimate, cell.metric)
     if not plus and any(row.too_short for row in cell.measured):
         notes.append(f"interval over its steps: {TOO_SHORT}")
@@ -289,6 +291,15 @@ def table_cell(cell: Cell | None, *, shared_note: str | None = None, shared_why:
         marks_of(cell),
         notes=notes,
     )
+
+
+def _largest_batch(cell: Cell) -> str:
+    """Which size the search of `batch_size: max` came to, of each device; of repeats that came to several the least and the most."""
+    if cell.trial.parameters.get("batch_size") != "max":
+        return ""
+    sizes = sorted({int(size) for row in cell.measured if (size := row.summary.get("batch_size")) is not None})
+    told = f"{sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else f"{sizes[0]}" if sizes else ""
+    return f"batch size max is {told} for each device" if told else ""
 
 
 def _of_rounds(cell: Cell) -> str:

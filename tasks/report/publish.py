@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import secrets
 import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -37,12 +38,14 @@ from tasks.report.whole_sweep import why_not_whole
 from tasks.report.write import keep_knowledge, render_report
 from tasks.sweep.dataset import is_drawn
 from tasks.sweep.own_data import is_made
+from tasks.sweep.request_text import overrides_json, short_overrides
 from tasks.sweep.store import Plan, SweepStore, read_plan
 
 README = "README.md"
 PRIVATE = frozenset({"host"})  # of the environment; `host_id` stays
 VERSIONS = ("driver", "cuda", "torch", "torchao", "transformers", "ray", "python")  # of the environment, for the README
 _SHOWN = ("scaling", "loss_spikes")  # sections with a table: what several devices attain beside fewer, and what a suite on spikes asks
+_MOST_SET = 80  # characters of a heading that tell what was set
 _PICTURES = ("spikes", "throughput")  # figures by what is worth most: the first that a sweep has is shown
 
 
@@ -54,7 +57,8 @@ class PublishError(UserError):
 class PublishedSweep:
     """What the README says of one sweep.
 
-    `heading`: what its table holds; sweeps of one profile, as a campaign has them, share their `title`. `head`: Markdown, what report.md
+    `heading`: what its table holds; sweeps of one profile, as a campaign has them, share their `title`. `set_`: what was set beside the
+    profile, which tells sweeps of one heading apart; empty for nothing. `head`: Markdown, what report.md
     says before its first section. `command`: Markdown. `loading`: how many DataLoader processes are enough, where they vary.
     `sections`: those of the report that the README has too (_SHOWN). `picture`: title and path, from the README, of the figure that shows
     what the sweep found; None where there is none.
@@ -64,6 +68,7 @@ class PublishedSweep:
     sweep_id: str
     title: str
     heading: str
+    set_: str
     head: str
     facts: Sequence[tuple[str, str]]
     command: str
@@ -119,6 +124,8 @@ def _why_not_there(folder: Path) -> list[str]:
 def write_page(sweeps: Sequence[PublishedSweep], missing: Sequence[str], folder: Path) -> None:
     """README and manifest of a folder that holds the files of these sweeps."""
     together = pooled_certificates([sweep.certificates for sweep in sweeps])
+    shared = [heading for heading, count in Counter(sweep.heading for sweep in sweeps).items() if count > 1]
+    sweeps = [replace(one, heading=f"{one.heading}; {one.set_ or 'as its profile'}") if one.heading in shared else one for one in sweeps]
     text = render_text("published.md.jinja", sweeps=sweeps, missing=missing, together=together)
     (folder / README).write_text(text, encoding="utf-8")
     write_manifest(folder)
@@ -179,6 +186,7 @@ def published_sweep(folder: Path) -> PublishedSweep:
         published.sweep_id,
         report.title,
         heading,
+        short_overrides(overrides_json(published.plan.request), _MOST_SET),
         head,
         _facts(published, report.cells),
         given_command(published.plan, held_of(published)),

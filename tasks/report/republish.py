@@ -40,7 +40,7 @@ def sweeps_of(folder: Path) -> list[str]:
 def missing_of(folder: Path) -> list[str]:
     """What a page says was not measured, which only its campaign knew."""
     text = (folder / README).read_text(encoding="utf-8")
-    after = re.split(r"\nNot measured(?:, or not as often as planned)?:\n", text, maxsplit=1)[-1]  # the first: of earlier pages
+    after = re.split(r"\nNot measured(?:, or not as often as planned)?(?:, by what the campaign calls them)?:\n", text, maxsplit=1)[-1]
     if after == text:
         return []
     lines = after.partition("\n\n")[0].splitlines()

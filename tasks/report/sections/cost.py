@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from experiments.metrics import Metric, metric_of
 from experiments.stats.estimate import Estimate
+from experiments.summary import ENERGY_WINDOW_S
 from tasks.analysis.cell import Cell
-from tasks.analysis.costs import KWH, RATE, UNPROVEN, CellCost, cost_metric, costs_of, front
+from tasks.analysis.costs import ENERGY, KWH, RATE, UNPROVEN, CellCost, cost_metric, costs_of, estimate, front
 from tasks.report.comparison_table import TextTable
 from tasks.report.section import Bullets, ReportSource, Section
 from tasks.report.tables import without_empty
-from tasks.report.text_format import interval, listed, quantity, spread, times
+from tasks.report.text_format import interval, listed, plural, quantity, spread, times
 
 NAME = "cost"
 ABOUT = (
@@ -25,9 +26,9 @@ def section(source: ReportSource) -> Section | None:
     table = cost_table(source.cells)
     if not table.rows:
         return None
-    prices = price_lines(source.cells)
     known = [word for word in ("cost", "energy") if f"{word} of a million samples" in table.header]
-    return Section(NAME, " and ".join(known).capitalize(), [table, *([Bullets(prices)] if prices else [])], ABOUT)
+    lines = [*price_lines(source.cells), *(energy_lines(source.cells) if "energy" in known else [])]
+    return Section(NAME, " and ".join(known).capitalize(), [table, *([Bullets(lines)] if lines else [])], ABOUT)
 
 
 def cost_table(cells: Sequence[Cell]) -> TextTable:
@@ -58,6 +59,13 @@ def amount(value: Estimate | None, metric: Metric) -> str:
 def cheaper_text(cheaper: Estimate | None) -> str:
     """x1.26 (1.20–1.31), of how many times less something costs; a dash for nothing."""
     return f"{times(cheaper.value)} {interval(cheaper)}" if cheaper else "–"
+
+
+def energy_lines(cells: Sequence[Cell]) -> list[str]:
+    """Of which measured cells the energy is not told, as a trial's window was too short for the devices' counters."""
+    without = [cell.short for cell in cells if cell.measured and not cell.emulated and estimate(cell, ENERGY) is None]
+    why = f"a trial of each has none: its device has no counter, or its window was under {ENERGY_WINDOW_S:g} s"
+    return [f"Energy is not told of {plural(len(without), 'cell')} ({listed(without, 4)}): {why}."] if without else []
 
 
 def price_lines(cells: Sequence[Cell]) -> list[str]:

@@ -50,10 +50,10 @@ def test_sweeps_of_one_folder_share_a_page_which_names_what_was_not_measured(mon
 
     monkeypatch.setattr(pages, "publish", publish)
     found = list(publish_pages(FILE, CampaignState(campaign="two", sweeps={"a": SWEEP_ID}), tmp_path))
-    lost = "a: 1 cell not measured since it was interrupted or the infrastructure failed: number 2"
+    lost = f"a ({SWEEP_ID}): 1 cell not measured since it was interrupted or the infrastructure failed: number 2"
     unmeasured = "b (made_up, profile full): not measured, there was no time for it"
     assert told == [([SWEEP_ID], tmp_path / "one", [lost, unmeasured])]
-    assert [(folder, readme) for folder, readme, _ in found] == [("one", tmp_path / "one" / "README.md"), ("other", None)]
+    assert [(folder, readme) for folder, readme, *_ in found] == [("one", tmp_path / "one" / "README.md"), ("other", None)]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_folder_is_named_for_the_device_that_was_measured(
     store.save_result(result.model_copy(update={"environment": told}))
     sweeps = [CampaignSweep(name=called, suite="made_up", to="results/{device}-x1") for called in ("a", "b")]
     file = CampaignFile(campaign="two", budget="9m", sweeps=sweeps)
-    found = [(folder, readme, len(missing)) for folder, readme, missing in publish_pages(file, _state(a=SWEEP_ID), tmp_path)]
+    found = [(folder, readme, len(missing)) for folder, readme, missing, _ in publish_pages(file, _state(a=SWEEP_ID), tmp_path)]
     assert found == [(f"results/{name}-x1", tmp_path / f"results/{name}-x1" / "README.md", 1)]
 
 

@@ -10,7 +10,7 @@ import pytest
 from experiments.config.paths import runs_root
 from experiments.spec.campaign import CampaignFile, CampaignSweep
 from tasks.analysis.results import write_steps
-from tasks.campaign.pages import asked_for, publish_pages
+from tasks.campaign.pages import WrittenPage, asked_for, publish_pages
 from tasks.campaign.store import CampaignState
 from tasks.report.manifest import check_published
 from tasks.report.publish import PublishError, publish
@@ -40,10 +40,15 @@ def measured(sweep_id: str, **request: Any) -> None:
     store.save_plan(plan.model_copy(update={"request": Request(suite="made_up", profile="smoke", **request)}))
 
 
+def written(root: Path, file: CampaignFile = FILE, **sweeps: str) -> WrittenPage:
+    """What `sweep campaign two --publish` writes with these sweeps."""
+    [page] = publish_pages(file, CampaignState(campaign="two", sweeps=sweeps), root)
+    return page
+
+
 def published(root: Path, **sweeps: str) -> Path:
-    """The page after `sweep campaign two --publish` with these sweeps."""
-    list(publish_pages(FILE, CampaignState(campaign="two", sweeps=sweeps), root))
-    return root / "page"
+    """The page after that."""
+    return root / written(root, **sweeps).folder
 
 
 @pytest.fixture
@@ -66,13 +71,34 @@ def test_what_another_machine_measured_stays_and_is_not_said_to_be_missing(page:
     published(page.parent, large=NEW)
     assert sweeps_of(page) == [OLD, NEW] and check_published(page) == []
     assert (page / OLD / "steps.parquet").read_bytes() == steps
+    headings = [line for line in (page / "README.md").read_text().splitlines() if line.startswith("## ")]
+    assert [heading.rpartition("; ")[2] for heading in headings] == ["batch\\_size=8", "batch\\_size=64"], "which tells them apart"
     assert missing_of(page) == ["other (other, profile full): not measured, there was no time for it"]
 
 
-def test_a_sweep_that_asked_the_same_is_replaced(page: Path) -> None:
+def test_a_sweep_that_asked_the_same_is_replaced_and_told(page: Path) -> None:
     measured(AGAIN, set={"batch_size": 8})
-    published(page.parent, small=AGAIN)
+    assert written(page.parent, small=AGAIN).replaced == [f"{OLD} of 4 trials, by {AGAIN} of 4"]
     assert sweeps_of(page) == [AGAIN] and not (page / OLD).exists()
+    assert written(page.parent, small=AGAIN).replaced == [], "by itself"
+
+
+def test_what_an_earlier_page_lacked_goes_with_the_sweeps_that_it_is_said_of(page: Path) -> None:
+    publish([], page, [f"small ({OLD}): fewer trials than planned", "other (other, profile full): not measured"], [OLD])
+    measured(AGAIN, set={"batch_size": 8})
+    assert missing_of(published(page.parent, small=AGAIN)) == [
+        f"{called}, profile {profile}): not measured, there was no time for it"
+        for called, profile in (("large (made_up", "smoke"), ("other (other", "full"))
+    ]
+
+
+def test_another_campaigns_sweep_of_the_same_name_keeps_what_is_said_of_it(page: Path) -> None:
+    lacks = f"small ({OLD}): fewer trials than planned"
+    publish([], page, [lacks], [OLD])
+    other = FILE.model_copy(update={"sweeps": [FILE.sweeps[1].model_copy(update={"name": "small"})]})
+    measured(NEW, set={"batch_size": 64})
+    assert written(page.parent, other, small=NEW).missing == [lacks]
+    assert sweeps_of(page) == [OLD, NEW]
 
 
 def test_what_an_earlier_page_lacked_of_a_sweep_that_stays_is_said_again(page: Path) -> None:
@@ -98,7 +124,9 @@ def test_a_page_that_was_edited_is_left_alone(page: Path) -> None:
     ("request_", "same"),
     [
         ({"only": {"model": ["a", "b"]}, "set": {"x": 1, "y": [2]}}, True),
+        ({"only": {"model": ["b", "a"]}, "set": {"y": [2], "x": 1}}, True),
         ({"only": {"model": ["a"]}, "set": {"x": 1, "y": [2]}}, False),
+        ({"only": {"model": ["a", "b"]}, "set": {"x": "1", "y": [2]}}, False),
         ({"only": {"model": ["a", "b"]}, "set": {"x": 1}}, False),
         ({"only": {"model": ["a", "b"]}, "set": {"x": 1, "y": [2]}, "profile": "smoke"}, False),
         ({"only": {"model": ["a", "b"]}, "set": {"x": 1, "y": [2]}, "pools": ["cpu"]}, False),

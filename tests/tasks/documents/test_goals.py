@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -251,6 +252,39 @@ def test_what_was_not_shown_of_its_loss_is_said(parity: ParityStatus | None, ref
 def test_a_ratio_is_claimed_where_both_losses_are_proven(cell: ParityStatus, over: ParityStatus | None, said: str) -> None:
     goal = Goal.model_validate({"what": "x", "suite": "s", "where": {}, "source": "y", "times": 2.0, "over": {"model": "a"}})
     assert how_far(goal, near(parity=cell, over=near(parity=over), low=2.5, high=3.0)) == said
+
+
+def on(
+    card: str = "NVIDIA H200", *, low: float = 1.4, high: float = 1.6, trials: int = 3, differs: tuple[str, ...] = (), proven: bool = True
+) -> Near:
+    """A cell of throughput `low` to `high` on this card."""
+    found = near(parity=ParityStatus.PROVEN if proven else ParityStatus.UNPROVEN, low=low, high=high)
+    found.cell.measured = [SimpleNamespace(environment={"device_name": card})] * trials  # type: ignore[assignment]
+    return replace(found, differs=differs)
+
+
+@pytest.mark.parametrize(
+    ("one", "stands_in"),
+    [
+        (on(), True),
+        (on(low=1.6, high=1.8), True),  # they touch
+        (on(low=1.61, high=1.8), False),
+        (on(low=1.2, high=1.39), False),
+        (on(proven=False), False),
+        (on(trials=2), False),
+        (on(trials=5), True),
+        (on(differs=("compile",)), False),
+        (on("NVIDIA H100 80GB HBM3"), False),
+        (on(low=1.5, high=2.1), False),  # the goal is within it
+    ],
+)
+def test_what_is_no_worse_and_shown_stands_in_for_the_best(one: Near, stands_in: bool) -> None:
+    told = {"what": "x", "suite": "s", "where": {}, "source": "y", "metric": "throughput", "goal": 2.0, "card": "h200"}
+    goal = Goal.model_validate(told)
+    assert goals._as_good_and_shown(goal, one, on(proven=False)) is stands_in
+    assert not goals._as_good_and_shown(goal, one, on()), "nothing is open of the best one's loss"
+    if one.differs:
+        assert goals._as_good_and_shown(goal, one, on(proven=False, differs=("kernels",)))
 
 
 @pytest.fixture(scope="module")

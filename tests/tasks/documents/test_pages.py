@@ -143,9 +143,24 @@ def test_of_two_sweeps_with_repeats_the_later_one_is_told(root: Path, pages: lis
         assert table.endswith(" | new<br>b |") and "old" not in table
 
 
-@pytest.mark.parametrize(("repeats", "told"), [((3, 2), "old"), ((3, 3), "new"), ((5, 3), "new"), ((2, 2), "new"), ((2, 3), "new")])
-def test_a_later_sweep_with_fewer_than_three_repeats_does_not_take_the_place_of_one_that_has_them(
-    root: Path, pages: list[Page], repeats: tuple[int, int], told: str
+DAY = 86_400.0
+
+
+@pytest.mark.parametrize(
+    ("repeats", "later_s", "told"),
+    [
+        ((3, 2), DAY, "old"),
+        ((3, 3), DAY, "new"),
+        ((5, 3), DAY, "new"),
+        ((5, 3), 1.0, "old"),  # of one day the one with the most
+        ((3, 5), 1.0, "new"),
+        ((3, 3), 1.0, "new"),
+        ((2, 2), DAY, "new"),
+        ((2, 3), DAY, "new"),
+    ],
+)
+def test_a_later_sweep_with_fewer_repeats_takes_the_place_of_one_of_another_day_if_it_has_three(
+    root: Path, pages: list[Page], repeats: tuple[int, int], later_s: float, told: str
 ) -> None:
     sweep = pages[0].sweeps[1]
     old, new = (
@@ -153,7 +168,7 @@ def test_a_later_sweep_with_fewer_than_three_repeats_does_not_take_the_place_of_
             sweep,
             folder=sweep.folder.with_name(str(at)),
             repeats=count,
-            plan=sweep.plan.model_copy(update={"created_at": sweep.plan.created_at + at}),
+            plan=sweep.plan.model_copy(update={"created_at": sweep.plan.created_at + at * later_s}),
         )
         for at, count in enumerate(repeats)
     )

@@ -206,6 +206,7 @@ def test_an_unproven_cell_that_cannot_be_told_apart_is_named() -> None:
     assert found.headline == "No clear winner: fp16 is the same as bf16 to within 2.0 %"
     assert "Loss parity is unproven: bf16." in found.certainty
     assert "It beats 1 other." not in found.certainty, "it may not be claimed to beat fp32"
+    assert "It was measured faster than 1 other: not claimed, since loss parity is unproven." in found.certainty
 
 
 def test_none_can_be_told_apart_is_said_only_where_no_two_were() -> None:

@@ -194,6 +194,17 @@ def test_columns_stand_by_size_then_in_the_plans_order_and_rows_in_the_plans() -
     ]
 
 
+def test_the_largest_batch_is_told_with_its_cell() -> None:
+    def notes(*sizes: int | None, asked: int | str = "max") -> list[str]:
+        rows = [row({"pool": "cpu", "batch_size": asked}, repeat=n, summary={"batch_size": size}) for n, size in enumerate(sizes, 1)]
+        [cell] = made(rows)
+        return table_cell(cell).notes
+
+    assert notes(199, 199) == ["batch size max is 199 for each device"]
+    assert notes(203, 199, 201) == ["batch size max is 199 to 203 for each device"]
+    assert notes(None) == notes(8, asked=8) == []
+
+
 def test_the_rows_are_named_by_their_axes() -> None:
     rows = [row({"pool": "cpu", "fused_layers": fused, "clip": clip}) for fused in (True, False) for clip in (None, 0.5)]
     table = table_of(rows, settings(rows=("pool", "fused_layers"), columns="clip", baseline={}))
