@@ -23,7 +23,8 @@ def _words(**values: list[str] | None) -> list[str]:
 @app.command(
     epilog="Examples: sweep campaign gpu-x4 --plan · sweep campaign gpu-x4 --budget 9m · sweep campaign gpu-x4 --publish · "
     "sweep campaign gpu-x2 --sweep llm-8b --sweep flava-max · "
-    "a rehearsal: sweep campaign vit-x4 --pool cpu --set model=tiny --set devices=2 --set cores_per_device=1 --set measure_s=1",
+    "a rehearsal: sweep campaign vit-x4 --pool cpu --set model=tiny --set devices=2 --set cores_per_device=1 --set precision=fp32 "
+    "--set allow_tf32=false --set fsdp_compute=fp32 --set measure_s=1",
 )
 @clean_errors
 def campaign(

@@ -146,21 +146,23 @@ def publish(
 ) -> None:
     """Write a results page from whole sweeps: plans, raw steps, reports, a README, a manifest. Refuses what was edited or put together."""
     from experiments.config.errors import ConfigError
-    from tasks.report.manifest import check_published
+    from tasks.report.manifest import MANIFEST, check_published
     from tasks.report.publish import publish as publish_sweeps
+    from tasks.report.republish import republish, sweeps_of
     from tasks.sweep.store import SweepStore
 
     if sum(option is not None for option in (to, check, again)) != 1 or bool(sweep_ids_) == (to is None):
         hint = "give sweeps and --to FOLDER, or --check FOLDER or --again FOLDER alone"
         raise ConfigError.one("--to, --check, --again", None, "", "one of them is needed: --to with sweeps, the others without", hint)
     if again is not None:
-        from tasks.report.republish import republish
-
         out.print(f"published anew: {republish(again)}", highlight=False, soft_wrap=True)
         return
     if to is not None:
-        readme = publish_sweeps([SweepStore(sweep_id_of(sweep_id)) for sweep_id in sweep_ids_ or []], to)
-        out.print(f"published: {readme}", highlight=False, soft_wrap=True)
+        stores = [SweepStore(sweep_id_of(sweep_id)) for sweep_id in sweep_ids_ or []]
+        before = sweeps_of(to) if (to / MANIFEST).exists() else []
+        out.print(f"published: {publish_sweeps(stores, to)}", highlight=False, soft_wrap=True)
+        if gone := [name for name in before if name not in {store.sweep_id for store in stores}]:
+            err.print(f"not on the page any more: {', '.join(gone)}", highlight=False, markup=False, soft_wrap=True)
         return
     assert check is not None
     problems = check_published(check)

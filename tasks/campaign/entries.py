@@ -17,6 +17,7 @@ from tasks.rounds.growth import seconds_run
 from tasks.sweep.cut import restored
 from tasks.sweep.deadline import expected_trial_s, times_so_far
 from tasks.sweep.plan import check_ready, check_values, expected_seconds, make_plan, renew
+from tasks.sweep.request_text import overrides_of
 from tasks.sweep.store import Plan, Request, SweepStore, readable_result
 from tasks.sweep.what_is_left import what_is_left
 
@@ -96,7 +97,7 @@ def _entry(
         except ConfigError as error:
             places = [replace(one, key=f"{one.key} (of sweep {spec.called})") for one in error.problems]
             raise ConfigError(places) from None
-        plan = _told(plan, file, spec)
+        plan = _told(plan, file, spec, overrides)
         return Entry(
             spec,
             plan,
@@ -105,7 +106,7 @@ def _entry(
             to_do=plan.trials,
             expected=expected_seconds(plan),
         )
-    return _gone_on_with(Entry(spec, _told(old, file, spec), is_new=False, left_s=0.0), budget_s, again=again)
+    return _gone_on_with(Entry(spec, _told(old, file, spec, overrides), is_new=False, left_s=0.0), budget_s, again=again)
 
 
 def _gone_on_with(entry: Entry, budget_s: float, *, again: bool) -> Entry:
@@ -168,9 +169,10 @@ def _same(old: Request, new: Request) -> bool:
     return old.model_copy(update=of_time) == new.model_copy(update=of_time)
 
 
-def _told(plan: Plan, file: CampaignFile, spec: CampaignSweep) -> Plan:
+def _told(plan: Plan, file: CampaignFile, spec: CampaignSweep, overrides: Overrides) -> Plan:
     """The plan with what the campaign says of its rounds and its page."""
-    command = shlex.join(["sweep", "campaign", file.campaign, "--sweep", spec.called])
+    given = overrides_of(Request(suite=spec.suite, pools=[*overrides.pools], set=dict(overrides.set)))
+    command = shlex.join(["sweep", "campaign", file.campaign, *given, "--sweep", spec.called])
     update: dict[str, Any] = {"labels": {**plan.labels, "sweep.campaign": file.campaign}, "command": command}
     if spec.title is not None:
         report = plan.suite.report.model_copy(update={"title": spec.title})

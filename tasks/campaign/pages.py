@@ -42,7 +42,7 @@ def publish_pages(file: CampaignFile, state: CampaignState, root: Path) -> Itera
     PublishError, ResultsError, DamagedFile, SweepBusy, OSError; CampaignError where nothing was measured at all.
     """
     if not any(_measured(store) for store in (_store(spec, state) for spec in file.sweeps) if store):
-        raise CampaignError(f"nothing of {file.campaign} was measured yet; `sweep campaign {file.campaign}` does")
+        raise CampaignError(f"nothing of {file.campaign} was measured yet; the same command without --publish does")
     for to in dict.fromkeys(spec.to for spec in file.sweeps):
         pages, unmeasured = dict[str, tuple[list[SweepStore], list[str]]](), list[CampaignSweep]()
         for spec in (each for each in file.sweeps if each.to == to):

@@ -27,7 +27,7 @@ def first_table(folder: Path, root: Path) -> str:
     open_ = [md(" ".join(headline.details)), "\n".join(f"- {md(line)}." for line in headline.groups)]
     return "\n\n".join(
         [
-            comparison_markdown(source.table, verdicts=True),
+            comparison_markdown(source.table),
             md(source.table.reading),
             f"{measured(sweep)}{held} {page}",
             *(part for part in open_ if part),

@@ -86,19 +86,16 @@ def ranking_markdown(ranking: Ranking) -> str:
     return f"{grid}\n\nThe other {left} stand in the comparison." if left else grid
 
 
-def comparison_markdown(table: ComparisonTable, *, verdicts: bool = False) -> str:
-    """The comparison table; what needs more words than a cell holds follows as numbered notes.
-
-    `verdicts`: a speed-up without a mark has its verdict beside it, for a reader who does not know that it is decided then.
-    """
+def comparison_markdown(table: ComparisonTable) -> str:
+    """The comparison table; what needs more words than a cell holds follows as numbered notes. A speed-up without a mark has its verdict
+    beside it, for a reader who does not know that it is decided then."""
     notes: list[str] = []
 
     def show(cell: TableCell) -> str:
         if cell.outcome:
             return f"*{md(cell.outcome)}*{_mark(cell.reason, notes)}"
         speedup = f"~~{md(cell.speedup)}~~" if cell.struck else md(cell.speedup)
-        words = cell.verdict if verdicts else cell.words
-        parts = (f"**{md(cell.value)}**" if cell.value else "", md(cell.plus_minus), speedup, md(words))
+        parts = (f"**{md(cell.value)}**" if cell.value else "", md(cell.plus_minus), speedup, md(cell.verdict))
         text = " ".join(part for part in parts if part)
         return text + "".join(_mark(note, notes) for note in cell.notes)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import secrets
 import shutil
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from typing import Any
 from cluster.trial_layout import CERTIFICATES, HELD_TIME, JOURNAL, KNOWN_SPREAD, PLAN, STEPS
 from experiments.atomic_file import atomic_write
 from experiments.config.errors import UserError
+from experiments.config.scalar_text import yaml_text
 from experiments.json_file import sealed_text
 from experiments.step_record import FIELDS
 from experiments.trial import DataSource, Trial, TrialResult
@@ -38,14 +38,12 @@ from tasks.report.whole_sweep import why_not_whole
 from tasks.report.write import keep_knowledge, render_report
 from tasks.sweep.dataset import is_drawn
 from tasks.sweep.own_data import is_made
-from tasks.sweep.request_text import overrides_json, short_overrides
-from tasks.sweep.store import Plan, SweepStore, read_plan
+from tasks.sweep.store import Plan, Request, SweepStore, read_plan
 
 README = "README.md"
 PRIVATE = frozenset({"host"})  # of the environment; `host_id` stays
 VERSIONS = ("driver", "cuda", "torch", "torchao", "transformers", "ray", "python")  # of the environment, for the README
 _SHOWN = ("scaling", "loss_spikes")  # sections with a table: what several devices attain beside fewer, and what a suite on spikes asks
-_MOST_SET = 80  # characters of a heading that tell what was set
 _PICTURES = ("spikes", "throughput")  # figures by what is worth most: the first that a sweep has is shown
 
 
@@ -57,8 +55,8 @@ class PublishError(UserError):
 class PublishedSweep:
     """What the README says of one sweep.
 
-    `heading`: what its table holds; sweeps of one profile, as a campaign has them, share their `title`. `set_`: what was set beside the
-    profile, which tells sweeps of one heading apart; empty for nothing. `head`: Markdown, what report.md
+    `heading`: what its table holds; sweeps of one profile, as a campaign has them, share their `title`. `set_`: what was set or
+    chosen beside the profile, by name; what differs of it tells sweeps of one heading apart. `head`: Markdown, what report.md
     says before its first section. `command`: Markdown. `loading`: how many DataLoader processes are enough, where they vary.
     `sections`: those of the report that the README has too (_SHOWN). `picture`: title and path, from the README, of the figure that shows
     what the sweep found; None where there is none.
@@ -68,7 +66,7 @@ class PublishedSweep:
     sweep_id: str
     title: str
     heading: str
-    set_: str
+    set_: Mapping[str, str]
     head: str
     facts: Sequence[tuple[str, str]]
     command: str
@@ -124,11 +122,18 @@ def _why_not_there(folder: Path) -> list[str]:
 def write_page(sweeps: Sequence[PublishedSweep], missing: Sequence[str], folder: Path) -> None:
     """README and manifest of a folder that holds the files of these sweeps."""
     together = pooled_certificates([sweep.certificates for sweep in sweeps])
-    shared = [heading for heading, count in Counter(sweep.heading for sweep in sweeps).items() if count > 1]
-    sweeps = [replace(one, heading=f"{one.heading}; {one.set_ or 'as its profile'}") if one.heading in shared else one for one in sweeps]
+    sweeps = [replace(one, heading=_told_apart(one, [other for other in sweeps if other.heading == one.heading])) for one in sweeps]
     text = render_text("published.md.jinja", sweeps=sweeps, missing=missing, together=together)
     (folder / README).write_text(text, encoding="utf-8")
     write_manifest(folder)
+
+
+def _told_apart(sweep: PublishedSweep, alike: Sequence[PublishedSweep]) -> str:
+    """The heading, with what was set otherwise than in others of the same heading."""
+    names = dict.fromkeys(name for one in alike for name in one.set_)
+    differ = [name for name in names if len({one.set_.get(name) for one in alike}) > 1]
+    told = [f"{name} {sweep.set_[name]}" if name in sweep.set_ else f"{name} as the profile has it" for name in differ]
+    return "; ".join([sweep.heading, *told])
 
 
 def replace_page(folder: Path, temporary: Path) -> None:
@@ -186,7 +191,7 @@ def published_sweep(folder: Path) -> PublishedSweep:
         published.sweep_id,
         report.title,
         heading,
-        short_overrides(overrides_json(published.plan.request), _MOST_SET),
+        _set(published.plan.request),
         head,
         _facts(published, report.cells),
         given_command(published.plan, held_of(published)),
@@ -196,6 +201,12 @@ def published_sweep(folder: Path) -> PublishedSweep:
         picture,
         known,
     )
+
+
+def _set(request: Request) -> dict[str, str]:
+    """What a request sets and chooses beside the profile, by name, as text."""
+    chosen = {name: ", ".join(map(yaml_text, values)) for name, values in request.only.items()}
+    return {name: yaml_text(value) for name, value in request.set.items()} | chosen
 
 
 def publish_plan(plan: Plan, source: Path, target: Path) -> None:

@@ -267,7 +267,11 @@ def test_a_rehearsal_has_a_state_of_its_own_and_measures_what_it_is_told(machine
     assert machine("--set", "steps=50", "--set", "batch_size=16").exit_code == 0
     assert machine.counts == [("smoke", 1), ("tune", 1)], "a value that is set is no choice of `only`"
     assert {trial.parameters["steps"] for ran in machine.ran for trial in ran} == {50}
-    assert CampaignStore("two").load().sweeps == {} and len(CampaignStore("two-rehearsal").load().sweeps) == 2
+    sweeps = CampaignStore("two-rehearsal").load().sweeps
+    assert CampaignStore("two").load().sweeps == {} and len(sweeps) == 2
+    assert {SweepStore(sweep_id).load_plan().command for sweep_id in sweeps.values()} == {
+        f"sweep campaign two --set steps=50 --set batch_size=16 --sweep synthetic-{profile}" for profile in ("smoke", "tune")
+    }, "as it was given: without the settings it is another sweep"
 
 
 def test_an_entry_that_asks_for_something_else_gets_a_new_sweep_and_the_old_one_is_kept(machine: Machine) -> None:

@@ -72,7 +72,7 @@ def test_what_another_machine_measured_stays_and_is_not_said_to_be_missing(page:
     assert sweeps_of(page) == [OLD, NEW] and check_published(page) == []
     assert (page / OLD / "steps.parquet").read_bytes() == steps
     headings = [line for line in (page / "README.md").read_text().splitlines() if line.startswith("## ")]
-    assert [heading.rpartition("; ")[2] for heading in headings] == ["batch\\_size=8", "batch\\_size=64"], "which tells them apart"
+    assert [heading.rpartition("; ")[2] for heading in headings] == ["batch\\_size 8", "batch\\_size 64"], "which tells them apart"
     assert missing_of(page) == ["other (other, profile full): not measured, there was no time for it"]
 
 

@@ -70,6 +70,9 @@ def test_the_marks_are_explained_under_the_table() -> None:
     assert table.signs == f"= same: {Mark.SAME.meaning}; ? undecided: not shown to differ from its baseline (one trial)"
     assert comparison_markdown(table).endswith(f"\n\n{md(table.legend)}.")
     plain = table_of([*repeats(workers(0), 100.0), *repeats(workers(1), 150.0)])
+    assert " baseline | **150.0 samples/s** " in comparison_markdown(plain) and comparison_markdown(plain).endswith(") faster |"), (
+        "what is decided and claimed has no mark, and its verdict in words"
+    )
     assert (plain.legend, plain.signs) == ("", "")
 
 

@@ -384,6 +384,12 @@ def test_the_command_writes_checks_and_refuses(tmp_path: Path) -> None:
     store, page = whole(), tmp_path / "page"
     done = CliRunner().invoke(app, ["publish", "last", "--to", str(page)])
     assert done.exit_code == 0 and f"published: {page / 'README.md'}" in done.output
+    assert "not on the page any more" not in done.output
+    other = whole("made-up-20260102-000000-0000").sweep_id
+    done = CliRunner().invoke(app, ["publish", other, "--to", str(page)])
+    assert done.exit_code == 0 and f"not on the page any more: {SWEEP_ID}" in done.output
+    done = CliRunner().invoke(app, ["publish", SWEEP_ID, "--to", str(page)])
+    assert done.exit_code == 0 and f"not on the page any more: {other}" in done.output
     done = CliRunner().invoke(app, ["publish", "--check", str(page)])
     assert done.exit_code == 0 and f"{page} is as it was written" in done.output
     (page / "README.md").write_text("x")
