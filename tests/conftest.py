@@ -39,8 +39,8 @@ _SET = {
 _PREFIXES_REMOVED = ("PREFECT_", "MLFLOW_", "RAY_", "SWEEPBENCH_")
 _KEPT = ("SWEEPBENCH_GAUDI",)
 # What a terminal, a CI or a git hook may have set: how wide and coloured output is, and which repository git takes for that of any folder
-_REMOVED = ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
-_REMOVED += ("TERM", "COLORTERM")  # a `dumb` terminal shows no colours and no progress, whatever a test asks for
+_OF_TERMINALS = ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "PY_COLORS", "TERM", "COLORTERM")  # a `dumb` one shows no colours
+_REMOVED = (*_OF_TERMINALS, "GITHUB_ACTIONS", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 # Some containers ask for no bytecode: each of some hundred processes would compile the code again, and pytest rewrite its tests
 _NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 

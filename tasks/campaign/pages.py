@@ -44,8 +44,9 @@ def publish_pages(file: CampaignFile, state: CampaignState, root: Path) -> Itera
     if not any(_measured(store) for store in (_store(spec, state) for spec in file.sweeps) if store):
         raise CampaignError(f"nothing of {file.campaign} was measured yet; the same command without --publish does")
     for to in dict.fromkeys(spec.to for spec in file.sweeps):
+        specs = [spec for spec in file.sweeps if spec.to == to]
         pages, unmeasured = dict[str, tuple[list[SweepStore], list[str]]](), list[CampaignSweep]()
-        for spec in (each for each in file.sweeps if each.to == to):
+        for spec in specs:
             store = _store(spec, state)
             if store is None or not _measured(store):
                 unmeasured.append(spec)
@@ -56,7 +57,7 @@ def publish_pages(file: CampaignFile, state: CampaignState, root: Path) -> Itera
         if not pages:
             yield WrittenPage(to, None, [_not_measured(spec) for spec in unmeasured], [])
         for folder, (stores, lines) in pages.items():
-            earlier = _earlier(root / folder, stores, [spec for spec in file.sweeps if spec.to == to])
+            earlier = _earlier(root / folder, stores, specs)
             missing = [*earlier.missing, *lines, *(_not_measured(spec) for spec in unmeasured if asked_for(spec) not in earlier.questions)]
             yield WrittenPage(folder, publish(stores, root / folder, missing, earlier.stay), missing, earlier.replaced)
 
@@ -74,7 +75,7 @@ class _Earlier:
 def _earlier(page: Path, stores: Sequence[SweepStore], specs: Sequence[CampaignSweep]) -> _Earlier:
     if not (page / MANIFEST).exists():
         return _Earlier()
-    new = {asked_for(store.load_plan().request): store for store in stores}
+    new = {asked_for(plan.request): plan for plan in [store.load_plan() for store in stores]}
     plans = {name: plan for name in sweeps_of(page) if (plan := read_plan(page / name / PLAN)) is not None}
     asked = {name: asked_for(plan.request) for name, plan in plans.items()}
     stay = [name for name, question in asked.items() if question not in new]
@@ -83,11 +84,10 @@ def _earlier(page: Path, stores: Sequence[SweepStore], specs: Sequence[CampaignS
     anew = tuple(f"{spec.called}{end}" for spec in called for end in (": ", f" ({spec.suite}, "))
     gone = [f" ({name}): " for name in asked if name not in stay]
     missing = [line for line in missing_of(page) if not line.startswith(anew) and not any(one in line for one in gone)]
-    pairs = [(plans[name], new[question].load_plan()) for name, question in asked.items() if question in new]
     replaced = [
-        f"{old.sweep_id} of {plural(len(old.trials), 'trial')}, by {plan.sweep_id} of {len(plan.trials)}"
-        for old, plan in pairs
-        if old.sweep_id != plan.sweep_id
+        f"{name} of {plural(len(plans[name].trials), 'trial')}, by {plan.sweep_id} of {len(plan.trials)}"
+        for name, question in asked.items()
+        if (plan := new.get(question)) is not None and plan.sweep_id != name
     ]
     return _Earlier(stay, questions, missing if stay else [], replaced)
 

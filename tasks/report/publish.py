@@ -14,7 +14,6 @@ from typing import Any
 from cluster.trial_layout import CERTIFICATES, HELD_TIME, JOURNAL, KNOWN_SPREAD, PLAN, STEPS
 from experiments.atomic_file import atomic_write
 from experiments.config.errors import UserError
-from experiments.config.scalar_text import yaml_text
 from experiments.json_file import sealed_text
 from experiments.step_record import FIELDS
 from experiments.trial import DataSource, Trial, TrialResult
@@ -38,7 +37,8 @@ from tasks.report.whole_sweep import why_not_whole
 from tasks.report.write import keep_knowledge, render_report
 from tasks.sweep.dataset import is_drawn
 from tasks.sweep.own_data import is_made
-from tasks.sweep.store import Plan, Request, SweepStore, read_plan
+from tasks.sweep.request_text import set_and_chosen
+from tasks.sweep.store import Plan, SweepStore, read_plan
 
 README = "README.md"
 PRIVATE = frozenset({"host"})  # of the environment; `host_id` stays
@@ -191,7 +191,7 @@ def published_sweep(folder: Path) -> PublishedSweep:
         published.sweep_id,
         report.title,
         heading,
-        _set(published.plan.request),
+        set_and_chosen(published.plan.request),
         head,
         _facts(published, report.cells),
         given_command(published.plan, held_of(published)),
@@ -201,12 +201,6 @@ def published_sweep(folder: Path) -> PublishedSweep:
         picture,
         known,
     )
-
-
-def _set(request: Request) -> dict[str, str]:
-    """What a request sets and chooses beside the profile, by name, as text."""
-    chosen = {name: ", ".join(map(yaml_text, values)) for name, values in request.only.items()}
-    return {name: yaml_text(value) for name, value in request.set.items()} | chosen
 
 
 def publish_plan(plan: Plan, source: Path, target: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from experiments.config import duration
@@ -52,12 +52,22 @@ def short_overrides(overrides: Mapping[str, Any], most: int) -> str:
 
     Settings and axes first, since they tell sweeps apart where a table tells pools and trials already.
     """
-    parts = [f"{name}={yaml_text(value)}" for name, value in overrides["set"].items()]
-    parts += [f"{axis}={','.join(map(yaml_text, values))}" for axis, values in overrides["only"].items()]
+    parts = [f"{name}={text}" for part in ("set", "only") for name, text in _named(overrides, part)]
     parts += [f"pool={','.join(overrides['pools'])}"] if overrides["pools"] else []
     parts += [f"repeats={overrides['repeats']}"] if overrides["repeats"] is not None else []
     text = " ".join(parts)
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def set_and_chosen(request: Request) -> dict[str, str]:
+    """What a request sets and chooses beside its profile, by name, as text: `width` -> `64,256`."""
+    overrides = overrides_json(request)
+    return dict(named for part in ("set", "only") for named in _named(overrides, part))
+
+
+def _named(overrides: Mapping[str, Any], part: str) -> Iterator[tuple[str, str]]:
+    for name, value in overrides[part].items():
+        yield name, ",".join(map(yaml_text, value)) if part == "only" else yaml_text(value)
 
 
 def asked_by(plan: Plan) -> str:

@@ -15,6 +15,8 @@ from experiments.atomic_file import atomic_write
 from experiments.json_file import seal_of
 from experiments.spec.schema import Suite
 from experiments.trial import Outcome, Trial, TrialResult, digest
+from tasks.analysis.results import write_steps
+from tasks.sweep.store import SweepStore
 from tests.tasks.plan_support import make_suite
 
 SUITE: dict[str, Any] = {
@@ -85,6 +87,13 @@ def make_sweep(root: Path, fakes: Sequence[Fake], *, sweep_id: str = SWEEP_ID, s
     }
     atomic_write(sweep_dir / "plan.json", json.dumps({**plan, "seal": seal_of(plan)}))
     return sweep_dir
+
+
+def whole_sweep(root: Path, fakes: Sequence[Fake], *, sweep_id: str = SWEEP_ID, suite: Mapping[str, Any] = SUITE) -> SweepStore:
+    """Such a sweep with its derived steps, as a flow leaves it; `root` is $SWEEPBENCH_RUNS."""
+    for trial in trial_dirs(make_sweep(root, fakes, sweep_id=sweep_id, suite=suite)):
+        write_steps(trial)
+    return SweepStore(sweep_id)
 
 
 def trial_dirs(sweep_dir: Path) -> list[Path]:

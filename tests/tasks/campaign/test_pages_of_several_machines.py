@@ -9,14 +9,13 @@ import pytest
 
 from experiments.config.paths import runs_root
 from experiments.spec.campaign import CampaignFile, CampaignSweep
-from tasks.analysis.results import write_steps
 from tasks.campaign.pages import WrittenPage, asked_for, publish_pages
 from tasks.campaign.store import CampaignState
 from tasks.report.manifest import check_published
 from tasks.report.publish import PublishError, publish
 from tasks.report.republish import missing_of, sweeps_of
-from tasks.sweep.store import Request, SweepStore
-from tests.tasks.fake_sweep import Fake, make_sweep, trial_dirs
+from tasks.sweep.store import Request
+from tests.tasks.fake_sweep import Fake, whole_sweep
 
 OLD, NEW, AGAIN = (f"made-up-2026010{day}-000000-0000" for day in (1, 2, 3))
 FILE = CampaignFile(
@@ -33,9 +32,7 @@ FILE = CampaignFile(
 def measured(sweep_id: str, **request: Any) -> None:
     """A sweep that asked for this."""
     fakes = [Fake({"pool": "cpu", "model": "base", "dataloader_workers": count}, 100.0 + count, repeats=2) for count in (0, 1)]
-    for trial in trial_dirs(make_sweep(runs_root(), fakes, sweep_id=sweep_id)):
-        write_steps(trial)
-    store = SweepStore(sweep_id)
+    store = whole_sweep(runs_root(), fakes, sweep_id=sweep_id)
     plan = store.load_plan()
     store.save_plan(plan.model_copy(update={"request": Request(suite="made_up", profile="smoke", **request)}))
 

@@ -17,7 +17,6 @@ from experiments.metrics import metric_of
 from experiments.spec.load import load_suite
 from experiments.stats.estimate import Estimate
 from experiments.stats.loss_parity import ParityStatus
-from tasks.analysis.results import write_steps
 from tasks.analysis.waterfall import Waterfall
 from tasks.documents import goals
 from tasks.documents.finding import head_of
@@ -25,9 +24,8 @@ from tasks.documents.goals import Goal, Near, goals_table, how_far, read_goals, 
 from tasks.documents.published import Page, pages_in
 from tasks.report.model import Report
 from tasks.report.publish import publish
-from tasks.sweep.store import SweepStore
 from tests.tasks.cell_support import made, repeats, workers
-from tests.tasks.fake_sweep import SUITE, Fake, make_sweep, trial_dirs
+from tests.tasks.fake_sweep import SUITE, Fake, whole_sweep
 
 PEAK, FLOPS = 100e12, 1e12
 RANK = dict.fromkeys(("attention_s", "communication_s", "copies_s", "data_wait_s", "allocator_s", "launch_s", "idle_s", "hidden_s"), 0.0)
@@ -39,10 +37,8 @@ TRACED = {"where": "device", "steps": 3, "span_s": 1.0, "idle_s": 0.0, "groups":
 def published(root: Path, patch: pytest.MonkeyPatch, name: str, fakes: list[Fake]) -> None:
     patch.setenv("SWEEPBENCH_RUNS", str(root / "runs"))
     sweep_id = f"{name}-20260101-000000-0000"
-    folder = make_sweep(root / "runs", fakes, sweep_id=sweep_id, suite={**SUITE, "suite": "made_up"})
-    for trial in trial_dirs(folder):
-        write_steps(trial)
-    publish([SweepStore(sweep_id)], root / "results" / name)
+    store = whole_sweep(root / "runs", fakes, sweep_id=sweep_id, suite={**SUITE, "suite": "made_up"})
+    publish([store], root / "results" / name)
 
 
 def pair(repeats: int, base: float, fast: float, **more: Any) -> list[Fake]:

@@ -12,7 +12,7 @@ import pytest
 from cluster.trial_layout import HELD_TIME, PLAN
 from experiments.spec.load import SuiteInfo
 from experiments.trial import Outcome
-from tasks.analysis.results import ResultsError, write_results, write_steps
+from tasks.analysis.results import ResultsError, write_results
 from tasks.documents import write
 from tasks.documents.finding import finding, head_of
 from tasks.documents.first_table import first_table, measured
@@ -23,7 +23,7 @@ from tasks.documents.suites_table import suites_table
 from tasks.report.publish import publish
 from tasks.sweep.store import DecideSettings, SweepStore
 from tests.tasks.cell_support import make_plan, row, settings, workers
-from tests.tasks.fake_sweep import SUITE, Fake, as_suite, make_sweep, trial_dirs
+from tests.tasks.fake_sweep import SUITE, Fake, as_suite, whole_sweep
 
 REPEATED, ONCE, FITS = (f"made-up-2026010{day}-000000-0000" for day in (1, 2, 3))
 INFO = SuiteInfo(name="made_up", file="made_up.yaml", workload="bridgetower", description="What | is asked", profiles=[])
@@ -31,10 +31,7 @@ LINK = "docs/results/page/README.md"
 
 
 def kept(runs: Path, sweep_id: str, fakes: list[Fake], **report: str) -> SweepStore:
-    folder = make_sweep(runs, fakes, sweep_id=sweep_id, suite={**SUITE, "suite": "made_up", "report": {**SUITE["report"], **report}})
-    for trial in trial_dirs(folder):
-        write_steps(trial)
-    return SweepStore(sweep_id)
+    return whole_sweep(runs, fakes, sweep_id=sweep_id, suite={**SUITE, "suite": "made_up", "report": {**SUITE["report"], **report}})
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from tasks.report.model import make_report
 from tasks.report.publish import PublishError, publish
 from tasks.report.whole_sweep import why_not_whole
 from tasks.sweep.store import SweepStore
-from tests.tasks.fake_sweep import SUITE, SWEEP_ID, TREE, Fake, make_sweep, trial_dirs
+from tests.tasks.fake_sweep import SUITE, SWEEP_ID, TREE, Fake, make_sweep, trial_dirs, whole_sweep
 from tests.tasks.held_support import write_slots
 from tests.tasks.spread_support import write_history
 
@@ -41,10 +41,7 @@ def fakes() -> list[Fake]:
 
 
 def whole(sweep_id: str = SWEEP_ID, made: list[Fake] | None = None) -> SweepStore:
-    folder = make_sweep(runs_root(), made or fakes(), sweep_id=sweep_id)
-    for trial in trial_dirs(folder):
-        write_steps(trial)
-    return SweepStore(sweep_id)
+    return whole_sweep(runs_root(), made or fakes(), sweep_id=sweep_id)
 
 
 def edit(path: Path, **values: Any) -> None:

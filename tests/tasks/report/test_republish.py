@@ -13,12 +13,11 @@ from typer.testing import CliRunner
 from cluster.trial_layout import KNOWN_SPREAD, PLAN
 from experiments.config.paths import runs_root
 from flows.cli.commands import app
-from tasks.analysis.results import ResultsError, write_steps
+from tasks.analysis.results import ResultsError
 from tasks.report.manifest import MANIFEST, check_published, files_below
 from tasks.report.publish import PublishError, publish
 from tasks.report.republish import missing_of, republish
-from tasks.sweep.store import SweepStore
-from tests.tasks.fake_sweep import Fake, make_sweep, trial_dirs
+from tests.tasks.fake_sweep import Fake, whole_sweep
 
 FIRST, SECOND = "made-up-20260102-000000-0000", "made-up-20260101-000000-0000"  # in the page's order
 MISSING = ["`a_b` had no time", "nor *c*"]
@@ -29,14 +28,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page of two sweeps, which are not there any more; made once."""
     folder = tmp_path_factory.mktemp("written")
     fakes = [Fake({"pool": "cpu", "model": "base", "dataloader_workers": count}, 100.0 + count, repeats=2) for count in (0, 1)]
-    stores = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SWEEPBENCH_RUNS", str(folder / "runs"))
-        for sweep_id in (FIRST, SECOND):
-            for trial in trial_dirs(make_sweep(runs_root(), fakes, sweep_id=sweep_id)):
-                write_steps(trial)
-            stores.append(SweepStore(sweep_id))
-        publish(stores, folder / "page", MISSING)
+        publish([whole_sweep(runs_root(), fakes, sweep_id=sweep_id) for sweep_id in (FIRST, SECOND)], folder / "page", MISSING)
         shutil.rmtree(runs_root())
     return folder / "page"
 
