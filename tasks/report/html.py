@@ -16,6 +16,7 @@ from tasks.report.figures.inline_svg import inline_svg
 from tasks.report.filters import Filters
 from tasks.report.headline import headline_of
 from tasks.report.model import Report
+from tasks.report.text_format import code_spans
 
 _TEMPLATES = Path(__file__).with_name("templates")
 
@@ -30,7 +31,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.filters.update(inline=_inline, unbroken=_unbroken)
+    environment.filters.update(inline=_inline, prose=prose, unbroken=_unbroken)
     return environment
 
 
@@ -65,6 +66,12 @@ def render_html(report: Report) -> str:
 def _unbroken(text: str) -> Markup:
     """Text whose words with a dash, such as MP-4, stay on one line."""
     return Markup(re.sub(r"[\w.]+(?:-[\w.]+)+", r'<span class="nb">\g<0></span>', str(escape(text))))  # noqa: S704 - escaped
+
+
+def prose(text: str) -> Markup:
+    """A sentence of ours; what stands in backquotes in it is shown as code."""
+    shown = (Markup("<code>{}</code>").format(part) if is_code else escape(part) for part, is_code in code_spans(text))
+    return Markup("").join(shown)
 
 
 def _inline(path: Path, title: str, prefix: str) -> Markup:

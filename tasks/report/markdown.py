@@ -15,6 +15,7 @@ from tasks.report.headline import Headline, headline_of
 from tasks.report.model import Report
 from tasks.report.section import Ranking
 from tasks.report.sections.ranking import TOP
+from tasks.report.text_format import code_spans
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 
@@ -45,14 +46,23 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     environment.filters.update(
-        md=md, code=code, table=table_markdown, comparison=comparison_markdown, ranking=ranking_markdown, address=_address
+        md=md, prose=prose, code=code, table=table_markdown, comparison=comparison_markdown, ranking=ranking_markdown, address=_address
     )
     return environment
 
 
 def md(text: str) -> str:
     """Text that Markdown shows as it is, on one line."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    return _escaped(" ".join(text.split()))
+
+
+def _escaped(text: str) -> str:
+    return _SPECIAL.sub(r"\\\1", text)
+
+
+def prose(text: str) -> str:
+    """As `md`, but what stands in backquotes in it is shown as code."""
+    return "".join(code(part) if is_code else _escaped(part) for part, is_code in code_spans(" ".join(text.split())))
 
 
 def code(text: str) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from experiments.metrics import Kind, Metric, Scale
@@ -30,6 +31,13 @@ def ended(count: int, outcome: str) -> str:
     """How many trials or cells ended so: `1 does not fit`, `8 do not fit`, `2 crashed`."""
     word = OUTCOMES.get(outcome, outcome)
     return f"{count} {'do not fit' if outcome == 'does_not_fit' and count > 1 else word}"
+
+
+def code_spans(text: str) -> Iterator[tuple[str, bool]]:
+    """A sentence in parts, and whether a part stood in backquotes, which it comes without: `a` and b -> (a, True), ( and b, False)."""
+    for at, part in enumerate(re.split(r"`([^`\s][^`]*)`", text)):
+        if part:
+            yield part, at % 2 == 1
 
 
 def number(value: float | None, digits: int = 4) -> str:

@@ -12,6 +12,7 @@ from experiments.stats.estimate import Estimate
 from tasks.report.text_format import (
     amount,
     clock,
+    code_spans,
     devices_told,
     ended,
     interval,
@@ -24,6 +25,20 @@ from tasks.report.text_format import (
     spread,
     times,
 )
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("such as `--set warmup_s=2`.", [("such as ", False), ("--set warmup_s=2", True), (".", False)]),
+        ("`a` and `b`", [("a", True), (" and ", False), ("b", True)]),
+        ("one ` alone", [("one ` alone", False)]),
+        ("`` ` ` none", [("`` ` ` none", False)]),
+        ("", []),
+    ],
+)
+def test_what_stands_in_backquotes_is_code(text: str, parts: list[tuple[str, bool]]) -> None:
+    assert list(code_spans(text)) == parts
 
 
 def estimate(low: float, high: float, value: float = 1.0, se: float = 0.01) -> Estimate:
