@@ -103,6 +103,7 @@ class Campaign:
                 LocalLauncher(pools[trial.pool]).prepare(trial, self.store.dir)
 
     def _run(self, entries: Sequence[Entry], out: Console, err: Console) -> int:
+        self._take_up(entries)
         statuses, usual_s = [0], self._usual_s()
         for number, entry in enumerate(entries, 1):
             left_s = self._left_s
@@ -118,6 +119,14 @@ class Campaign:
                 TOLD_TO_END.set()
                 return 1
         return max(statuses, key=SEVERITY.index)
+
+    def _take_up(self, entries: Sequence[Entry]) -> None:
+        """Note which sweeps the entries have, also those of which nothing is left to run: --publish looks there."""
+        before = state = self.store.load()
+        for entry in entries:
+            state = state if entry.is_new else state.with_sweep(entry.name, entry.plan.sweep_id)
+        if state != before:
+            self.store.save(state)
 
     def _run_one(self, entry: Entry, left_s: float, usual_s: float, out: Console, err: Console) -> int:
         sweep = entry.store

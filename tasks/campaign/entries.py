@@ -89,10 +89,10 @@ def _entry(
 ) -> Entry:
     request = _request(spec, overrides, spec.budget_s or budget_s)
     sweep_id = state.sweeps.get(spec.called)
-    old = restored(SweepStore(sweep_id).load_plan()) if sweep_id and SweepStore(sweep_id).exists() else None
-    if old is None or not _same(old.request, request):
+    old = _asked_before(state, spec.called, request)
+    if old is None:
         try:
-            plan, _ = make_plan(request, None if old else sweep_id)
+            plan, _ = make_plan(request, None if sweep_id and SweepStore(sweep_id).exists() else sweep_id)
             check(plan)
         except ConfigError as error:
             places = [replace(one, key=f"{one.key} (of sweep {spec.called})") for one in error.problems]
@@ -107,6 +107,17 @@ def _entry(
             expected=expected_seconds(plan),
         )
     return _gone_on_with(Entry(spec, _told(old, file, spec, overrides), is_new=False, left_s=0.0), budget_s, again=again)
+
+
+def _asked_before(state: CampaignState, name: str, request: Request) -> Plan | None:
+    """The plan of a sweep of this campaign that asks the same: the entry's own; else the latest that an entry had and nothing uses now, as
+    where a setting was changed, and changed back."""
+    own = [sweep_id] if (sweep_id := state.sweeps.get(name)) else []
+    left = [sweep_id for sweep_id in reversed(state.earlier) if sweep_id not in state.sweeps.values()]
+    for store in map(SweepStore, [*own, *left]):
+        if store.exists() and _same((plan := store.load_plan()).request, request):
+            return restored(plan)
+    return None
 
 
 def _gone_on_with(entry: Entry, budget_s: float, *, again: bool) -> Entry:

@@ -38,9 +38,11 @@ class CampaignState(Strict):
     earlier: list[str] = Field(default_factory=list, description="ids of sweeps whose entries asked for something else by then")
 
     def with_sweep(self, name: str, sweep_id: str) -> CampaignState:
-        """With this sweep for an entry; the one that it had is kept in `earlier`."""
+        """With this sweep for an entry; the one that it had is kept in `earlier`, where this one is no longer."""
         before = self.sweeps.get(name)
-        earlier = [*self.earlier, *([before] if before not in (None, sweep_id) else [])]
+        earlier = [one for one in self.earlier if one != sweep_id]
+        if before is not None and before != sweep_id:
+            earlier.append(before)
         return self.model_copy(update={"sweeps": {**self.sweeps, name: sweep_id}, "earlier": earlier})
 
 

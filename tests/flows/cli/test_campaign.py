@@ -283,6 +283,30 @@ def test_an_entry_that_asks_for_something_else_gets_a_new_sweep_and_the_old_one_
     assert state.earlier == [before["synthetic-tune"]] and state.sweeps["synthetic-smoke"] == before["synthetic-smoke"]
 
 
+def test_an_entry_that_is_changed_back_has_the_sweep_that_it_had(machine: Machine) -> None:
+    machine()
+    first = CampaignStore("two").load()
+    machine.file.write_text(TWO.replace("dataloader_workers: [0]", "dataloader_workers: [1]"))
+    machine()
+    second = CampaignStore("two").load()
+    machine.file.write_text(TWO)
+    assert machine().exit_code == 0 and machine.ran == [], "all of it was measured"
+    state = CampaignStore("two").load()
+    assert state.sweeps == first.sweeps, "--publish looks there"
+    assert state.earlier == [second.sweeps["synthetic-tune"]] != [first.sweeps["synthetic-tune"]]
+
+
+def test_an_entry_that_is_changed_back_goes_on_with_what_was_begun(machine: Machine) -> None:
+    machine("--budget", "70s")
+    assert machine.counts == [("smoke", 1), ("tune", 2)]
+    begun = CampaignStore("two").load().sweeps["synthetic-tune"]
+    machine.file.write_text(TWO.replace("dataloader_workers: [0]", "dataloader_workers: [1]"))
+    machine()
+    machine.file.write_text(TWO)
+    machine()
+    assert machine.counts == [("tune", 2)] and machine.ran[0][0].sweep_id == begun
+
+
 def test_a_budget_in_which_no_trial_fits_is_refused_before_anything_starts(machine: Machine) -> None:
     machine.file.write_text(TWO.replace("budget: 3m", "budget: 5s, set: {measure_s: 30}"))
     done = machine()
