@@ -141,7 +141,8 @@ class Campaign:
 
     def _usual_s(self) -> float:
         """What the trials of this campaign took at the median, s; 0 where none has ended."""
-        stores = [SweepStore(sweep_id) for sweep_id in self.store.load().sweeps.values()]
+        sweeps = self.store.load().sweeps
+        stores = [SweepStore(sweeps[spec.called]) for spec in self.file.sweeps if spec.called in sweeps]
         plans = [(store, store.load_plan()) for store in stores if store.exists()]
         ended = [(trial, end) for store, plan in plans for trial in plan.trials if (end := readable_result(store, trial.key)) is not None]
         return median(trial_times(ended).seconds.values() or [0.0])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from experiments.config import duration
-from experiments.config.errors import ConfigError
+from experiments.config.errors import ConfigError, DamagedFile
 from experiments.spec.campaign import CampaignFile, CampaignSweep
 from experiments.trial import Trial
 from tasks.campaign.store import CampaignState
@@ -89,7 +90,7 @@ def _entry(
 ) -> Entry:
     request = _request(spec, overrides, spec.budget_s or budget_s)
     sweep_id = state.sweeps.get(spec.called)
-    old = _asked_before(state, spec.called, request)
+    old = _asked_before(file, state, spec.called, request)
     if old is None:
         try:
             plan, _ = make_plan(request, None if sweep_id and SweepStore(sweep_id).exists() else sweep_id)
@@ -109,14 +110,19 @@ def _entry(
     return _gone_on_with(Entry(spec, _told(old, file, spec, overrides), is_new=False, left_s=0.0), budget_s, again=again)
 
 
-def _asked_before(state: CampaignState, name: str, request: Request) -> Plan | None:
-    """The plan of a sweep of this campaign that asks the same: the entry's own; else the latest that an entry had and nothing uses now, as
-    where a setting was changed, and changed back."""
-    own = [sweep_id] if (sweep_id := state.sweeps.get(name)) else []
-    left = [sweep_id for sweep_id in reversed(state.earlier) if sweep_id not in state.sweeps.values()]
-    for store in map(SweepStore, [*own, *left]):
-        if store.exists() and _same((plan := store.load_plan()).request, request):
-            return restored(plan)
+def _asked_before(file: CampaignFile, state: CampaignState, name: str, request: Request) -> Plan | None:
+    """The plan of a sweep of this campaign that asks the same: the entry's own; else the latest of those that no entry of the file has now,
+    as where a setting was changed, and changed back, or an entry was renamed. Raises DamagedFile for the entry's own plan alone."""
+    own = SweepStore(sweep_id) if (sweep_id := state.sweeps.get(name)) else None
+    if own is not None and own.exists() and _same((plan := own.load_plan()).request, request):
+        return restored(plan)
+    used = {state.sweeps.get(spec.called) for spec in file.sweeps}
+    for store in map(SweepStore, [*reversed(state.earlier), *state.sweeps.values()]):
+        if store.sweep_id in used or not store.exists():
+            continue
+        with suppress(DamagedFile):
+            if _same((plan := store.load_plan()).request, request):
+                return restored(plan)
     return None
 
 

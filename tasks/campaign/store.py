@@ -38,7 +38,7 @@ class CampaignState(Strict):
     earlier: list[str] = Field(default_factory=list, description="ids of sweeps whose entries asked for something else by then")
 
     def with_sweep(self, name: str, sweep_id: str) -> CampaignState:
-        """With this sweep for an entry; the one that it had is kept in `earlier`, where this one is no longer."""
+        """With this sweep for an entry; the one that it had goes to `earlier`, from which this one is taken out."""
         before = self.sweeps.get(name)
         earlier = [one for one in self.earlier if one != sweep_id]
         if before is not None and before != sweep_id:

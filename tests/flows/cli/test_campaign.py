@@ -307,6 +307,18 @@ def test_an_entry_that_is_changed_back_goes_on_with_what_was_begun(machine: Mach
     assert machine.counts == [("tune", 2)] and machine.ran[0][0].sweep_id == begun
 
 
+def test_a_renamed_entry_has_the_sweep_that_it_had_and_damage_elsewhere_does_not_keep_it(machine: Machine) -> None:
+    machine()
+    first = CampaignStore("two").load().sweeps
+    machine.file.write_text(TWO.replace("dataloader_workers: [0]", "dataloader_workers: [1]"))
+    machine()
+    (SweepStore(CampaignStore("two").load().sweeps["synthetic-tune"]).dir / "plan.json").write_text("{}")
+    machine.file.write_text(TWO.replace("{suite: synthetic, profile: tune", "{name: other, suite: synthetic, profile: tune"))
+    done = machine()
+    assert done.exit_code == 0 and machine.ran == [], done.output
+    assert CampaignStore("two").load().sweeps["other"] == first["synthetic-tune"]
+
+
 def test_a_budget_in_which_no_trial_fits_is_refused_before_anything_starts(machine: Machine) -> None:
     machine.file.write_text(TWO.replace("budget: 3m", "budget: 5s, set: {measure_s: 30}"))
     done = machine()
