@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from cluster.pools.pool import load_pools
+from experiments.parameters import REFERENCE_SEEDS, as_reference
 from experiments.spec.load import list_suites, load_profiles, load_suite
 from experiments.spec.matrix import expand
 from experiments.spec.schema import Suite
+from experiments.stats.loss_parity import MINIMUM_STEPS
 from tests.experiments.spec.suite_helpers import workshop
 
 __all__ = ["workshop"]
@@ -67,10 +69,34 @@ def _on_cuda() -> Suite:
     return load_suite("bridgetower", pools=load_pools(), pool_names=["cuda"])
 
 
-def test_the_first_cell_of_flavas_settings_is_their_reference() -> None:
-    """So loss parity costs no trials of its own. It computes both passes apart, as the document does."""
-    cells = expand(load_suite("flava", profile="settings", pools=load_pools()))
-    assert [(cell.parameters["passes"], cell.repeats, cell.reference) for cell in cells] == [("apart", 3, False), ("together", None, False)]
+@pytest.mark.parametrize(
+    ("name", "profile"),
+    [
+        ("flava", "settings"),
+        ("flava", "large_batch"),
+        ("flava", "launches"),
+        ("clip_precision", "fast"),
+        ("llm", "fast"),
+        ("llm", "x2_fast"),
+        ("t5", "fast"),
+    ],
+)
+def test_the_first_cell_is_what_the_loss_of_the_others_is_compared_with(name: str, profile: str) -> None:
+    """So loss parity costs no trials of its own."""
+    suite = load_suite(name, profile=profile, pools=load_pools())
+    cells = list(expand(suite))
+    assert not any(cell.reference for cell in cells)
+    assert as_reference(cells[0].parameters, suite.parity_precision) == cells[0].parameters and cells[0].parameters["compile"] == first(
+        name
+    )
+    assert suite.rounds is not None or suite.repeats == suite.parity_reference
+    assert suite.parity_reference >= REFERENCE_SEEDS
+    assert all(cell.parameters["steps"] + cell.parameters["warmup_steps"] >= MINIMUM_STEPS for cell in cells)
+
+
+def first(name: str) -> str:
+    """How the first cell of such a profile is compiled."""
+    return "layer" if name in ("clip_precision", "llm") else "none"
 
 
 NUMBERS = {"two": 2, "four": 4, "eight": 8}

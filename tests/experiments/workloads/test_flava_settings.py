@@ -189,12 +189,13 @@ def test_the_documents_cells_compute_as_transformers_does() -> None:
     }
 
 
-def test_the_profiles_of_one_gpu_go_from_fused_attention_alone_to_the_fastest_and_then_to_a_large_batch() -> None:
-    profiles = ("settings", "large_batch")
-    cells = [cell.parameters for one in profiles for cell in expand(load_suite("flava", profile=one, pools=load_pools()))]
+def test_the_profiles_of_one_gpu_go_from_fused_attention_alone_to_the_fastest_at_a_batch_and_at_twice_that() -> None:
+    suites = [load_suite("flava", profile=one, pools=load_pools()) for one in ("settings", "large_batch")]
+    cells = [cell.parameters for suite in suites for cell in expand(suite)]
     assert [tuple(cell[name] for name in ("batch_size", "attention", "compile", "passes", "block_weights")) for cell in cells] == [
         (24, "sdpa", "none", "apart", "fp32"),
         (24, "sdpa", "layer", "together", "bf16"),
+        (48, "sdpa", "none", "apart", "fp32"),
         (48, "sdpa", "layer", "together", "bf16"),
     ]
     assert {(cell["model"], cell["kinds"], cell["warmup_steps"], cell["steps"] % 3) for cell in cells} == {("2.7b", "balanced", 6, 0)}
