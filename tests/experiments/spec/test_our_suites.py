@@ -86,17 +86,11 @@ def test_the_first_cell_is_what_the_loss_of_the_others_is_compared_with(name: st
     suite = load_suite(name, profile=profile, pools=load_pools())
     cells = list(expand(suite))
     assert not any(cell.reference for cell in cells)
-    assert as_reference(cells[0].parameters, suite.parity_precision) == cells[0].parameters and cells[0].parameters["compile"] == first(
-        name
-    )
+    assert as_reference(cells[0].parameters, suite.parity_precision) == cells[0].parameters
+    assert cells[0].parameters["compile"] == ("layer" if name in ("clip_precision", "llm") else "none")
     assert suite.rounds is not None or suite.repeats == suite.parity_reference
     assert suite.parity_reference >= REFERENCE_SEEDS
     assert all(cell.parameters["steps"] + cell.parameters["warmup_steps"] >= MINIMUM_STEPS for cell in cells)
-
-
-def first(name: str) -> str:
-    """How the first cell of such a profile is compiled."""
-    return "layer" if name in ("clip_precision", "llm") else "none"
 
 
 NUMBERS = {"two": 2, "four": 4, "eight": 8}
