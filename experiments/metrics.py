@@ -203,7 +203,8 @@ REGISTRY: tuple[Metric, ...] = (
     _rate("throughput_high", "samples/s", "upper end of throughput's 95 % interval over steps"),
     _count("effective_steps", "as many independent steps would give an interval as narrow; null, as it is, under 40 steps", unit="steps"),
     _rate("throughput_settled", "samples/s", "throughput from the step on at which step times are level"),
-    _count("measured_steps", "steps in the measured window", unit="steps"),
+    _count("measured_steps", "steps of the measured window that its rate is of", unit="steps"),
+    _count("compiled_steps", "further steps of the window, which no rate has: torch compiled in them; null of early trials", unit="steps"),
     _count("first_measured_step", "number of the first measured step; the first step of all is 1"),
     _count("samples", "samples of the measured steps, over all ranks", unit="samples"),
     _seconds(

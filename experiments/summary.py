@@ -39,7 +39,9 @@ def summarise(
     """The summary metrics of one attempt, from its journal's `step`, `window` and `evaluation` records; None where unknown.
 
     throughput: samples/s of the measured window, the samples of all ranks / the longest wall time of a rank. If the trial ended early and
-    has no window record: the measured steps' samples / their times. throughput_low/_high: 95 % interval over steps (`step_interval`), None
+    has no window record: the measured steps' samples / their times. compiled_steps: steps of the window that are left out of this and of
+    all other rates, times and shares, since torch compiled in them (`apart_from_compilation`): energy is not known then. None of early
+    trials, which did not note it. measured_steps: those that count. throughput_low/_high: 95 % interval over steps (`step_interval`), None
     where they are too few to tell. effective_steps: as many independent steps would give an interval as narrow.
     throughput_settled: samples/s from the step on at which step times settled. drift: relative change of the step times from there on, or
     over the window where they never settle (`steady_state`). step_time_*: s. *_share: part of the measured time, 0 to 1.
@@ -66,18 +68,21 @@ def summarise(
     _check(steps)
     measured = [step for step in steps if step["measured"]]
     result: Summary = dict.fromkeys(NAMES)
-    result["measured_steps"] = len(measured)
     learning = _learning(steps, window)
     losses = [loss for step in learning if (loss := _finite(step.get("loss"))) is not None]
     if learning:
         result["first_loss"] = losses[0] if losses else None
         result["final_loss"] = _finite(learning[-1].get("loss"))
-    if measured:
-        result |= _timing(measured, window)
+    counted, left_out = apart_from_compilation(measured, window)
+    result["measured_steps"] = len(counted)
+    if window is not None and "compiled_steps" in window:
+        result["compiled_steps"] = len(left_out)
+    if counted:
+        result |= _timing(counted, window, left_out)
     if window is not None:
         result |= _window(window, result)
-        if measured and not window.get("trains", True):
-            result |= _batch_times(measured, BATCH_TIMES[window.get("execution", "queued")], window.get("tokens_per_sample"))
+        if counted and not window.get("trains", True):
+            result |= _batch_times(counted, BATCH_TIMES[window.get("execution", "queued")], window.get("tokens_per_sample"))
         result |= _spikes(learning, window.get("spikes_after"))
     for evaluation in evaluations:
         when = evaluation["when"]
@@ -92,6 +97,7 @@ NAMES = (
     "throughput_settled",
     "effective_steps",
     "measured_steps",
+    "compiled_steps",
     "first_measured_step",
     "samples",
     "step_time_p05_s",
@@ -128,6 +134,21 @@ def _learning(steps: Sequence[Mapping[str, Any]], window: Mapping[str, Any] | No
     return steps if last is None else [step for step in steps if step["step"] <= last]
 
 
+def apart_from_compilation(
+    measured: Sequence[Mapping[str, Any]], window: Mapping[str, Any] | None
+) -> tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]]:
+    """The measured steps that count, and those that do not since a rank compiled in them, as for a batch of another shape.
+
+    Compiling is no part of a rate. Where steps differ in kind the whole round does not count that such a step is in, so that the mix of
+    kinds stays as it is. All count where none would be left.
+    """
+    compiled = set((window or {}).get("compiled_steps", ()))
+    size = max(1, len({step.get("step_kind") for step in measured}))
+    rounds = {place // size for place, step in enumerate(measured) if step["step"] in compiled}
+    counted = [step for place, step in enumerate(measured) if place // size not in rounds]
+    return (counted, [step for place, step in enumerate(measured) if place // size in rounds]) if counted else (measured, [])
+
+
 def _check(steps: Sequence[Mapping[str, Any]]) -> None:
     previous = 0
     for step in steps:
@@ -147,13 +168,13 @@ def _check(steps: Sequence[Mapping[str, Any]]) -> None:
             raise ValueError(f"step {number}: {TOTAL} is 0, a step takes time")
 
 
-def _timing(measured: Sequence[Mapping[str, Any]], window: Mapping[str, Any] | None) -> Summary:
+def _timing(measured: Sequence[Mapping[str, Any]], window: Mapping[str, Any] | None, left_out: Sequence[Mapping[str, Any]] = ()) -> Summary:
     times = [float(step[TOTAL]) for step in measured]
     samples = [float(step["samples"]) for step in measured]
     kinds = [step.get("step_kind") for step in measured]
     interval = step_interval(samples, times, kinds=kinds)
     over_steps = interval.estimate
-    throughput = over_steps.value if window is None else _window_throughput(window)
+    throughput = over_steps.value if window is None else _window_throughput(window, left_out)
     # The steps give the relative spread, the window gives the value: the window also includes time between steps.
     scale = throughput / over_steps.value
     steady = steady_state(times, kinds=kinds)
@@ -186,18 +207,25 @@ def throughput_of(samples: Sequence[float], times: Sequence[float]) -> float:
     return math.fsum(samples) / math.fsum(times)
 
 
-def _window_throughput(window: Mapping[str, Any]) -> float:
-    """Samples/s of the window: all ranks' samples over the longest wall time. Raises ValueError for a rank of no time or no samples."""
+def _window_throughput(window: Mapping[str, Any], left_out: Sequence[Mapping[str, Any]] = ()) -> float:
+    """Samples/s of the window: all ranks' samples over the longest wall time, both without the steps that are left out.
+
+    Raises ValueError for a rank of no time or no samples, and where what is left out took all of the time.
+    """
     ranks = window.get("ranks") or [{"rank": 0, "samples": window["samples"], "wall_s": window["wall_s"]}]
     for rank in ranks:
         if not rank["wall_s"] > 0 or not rank["samples"] > 0:
             raise ValueError(f"the window of rank {rank['rank']}: {rank['samples']} samples in {rank['wall_s']} s cannot be")
-    return math.fsum(rank["samples"] for rank in ranks) / max(float(rank["wall_s"]) for rank in ranks)
+    samples = math.fsum(rank["samples"] for rank in ranks) - math.fsum(step["samples"] for step in left_out)
+    wall_s = max(float(rank["wall_s"]) for rank in ranks) - math.fsum(step[TOTAL] for step in left_out)
+    if left_out and not (wall_s > 0 and samples > 0):
+        raise ValueError(f"{len(left_out)} steps in which torch compiled leave {samples:g} samples in {wall_s:g} s of the window")
+    return samples / wall_s
 
 
 def _window(window: Mapping[str, Any], timing: Mapping[str, Any]) -> Summary:
     result: Summary = {name: window.get(name) for name in _FROM_WINDOW}
-    if window["wall_s"] >= ENERGY_WINDOW_S and (energy := window.get("energy_j")) is not None:
+    if window["wall_s"] >= ENERGY_WINDOW_S and (energy := window.get("energy_j")) is not None and not timing["compiled_steps"]:
         result |= {"energy_j_per_sample": energy / window["samples"], "mean_power_w": energy / window["wall_s"]}
     flops, peak = window.get("flops_per_sample"), window.get("peak_flops")
     devices, throughput = len(window.get("ranks") or [0]), timing["throughput"]

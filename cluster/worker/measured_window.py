@@ -13,7 +13,7 @@ from cluster.worker.measure.records import RankWindow, window_record
 from cluster.worker.measure.slowdown import SlowedTrainStep
 from cluster.worker.rank_group import Ranks
 from cluster.worker.set_up import SessionContext
-from cluster.worker.torch_internals import compile_seconds, cuda_graphs_left_out
+from cluster.worker.torch_internals import compilations, compile_seconds, cuda_graphs_left_out
 from cluster.worker.train.compiling import records_cuda_graphs
 from experiments.components.workload import Workload, trains
 from experiments.parameters import SYNCHRONOUS, execution
@@ -156,22 +156,34 @@ def window_steps(
 
 
 class _Stretch:
-    """Steps that follow one another, from now on: `least` of them, or more until a time is over. `last`: the last one recorded."""
+    """Steps that follow one another, from now on: `least` of them, or more until a time is over.
+
+    last: the last one recorded. compiled: those in which this rank's host compiled, as for batches of another shape, and how long each
+    took, s: of the device once that is known, before that of the host. It is no part of the time.
+    """
 
     def __init__(self, context: SessionContext, least: range, *, measured: bool) -> None:
         self._context, self.least, self._measured = context, least, measured
         self.last, self.started = least.start - 1, time.perf_counter()
+        self.compiled: dict[int, float] = {}
 
     def record(self, timing: StepTiming) -> None:
         self.last = timing.step
+        if timing.step in self.compiled:
+            self.compiled[timing.step] = timing.total_s
         self._context.recorder.step(timing, measured=self._measured, more=self._context.train_step.diagnostics(timing.step))
 
     def numbers(self, seconds: float | None) -> Iterator[int]:
         """See `window_steps`."""
-        return window_steps(self.least, seconds, self._context.ranks, self._progress, steps_per_round(self._context))
+        for number in window_steps(self.least, seconds, self._context.ranks, self._progress, steps_per_round(self._context)):
+            before, began = compilations(), time.perf_counter()
+            yield number
+            if compilations() > before:  # the step is submitted by now
+                self.compiled[number] = time.perf_counter() - began
 
     def _progress(self) -> tuple[float, int]:
-        return time.perf_counter() - self.started, self.last + 1 - self.least.start
+        counted = self.last + 1 - self.least.start - sum(step <= self.last for step in self.compiled)
+        return max(1e-6, time.perf_counter() - self.started - sum(self.compiled.values())), counted
 
 
 def _window(context: SessionContext, steps: Steps, least: range) -> tuple[RankWindow, int]:
@@ -196,5 +208,6 @@ def _window(context: SessionContext, steps: Steps, least: range) -> tuple[RankWi
         peak_memory_bytes=device.peak_memory_bytes(),
         alloc_retries=device.alloc_retries(),
         energy_j=None if energy is None or energy_end is None else energy_end - energy,
+        compiled=tuple(window.compiled),
     )
     return rank_window, window.last

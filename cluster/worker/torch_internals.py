@@ -24,13 +24,20 @@ _CACHE_KEYS = (
 
 def compile_seconds() -> float | None:
     """Seconds that torch.compile has spent in this process, as dynamo counts them; None if torch does not report them."""
-    try:
-        from torch._dynamo.utils import compilation_time_metrics
+    spent = _spent()
+    return float(sum(spent)) if spent else None
 
-        spent = compilation_time_metrics.get("_compile.compile_inner") or compilation_time_metrics.get("compile_inner")
-        return float(sum(spent)) if spent else None
-    except (ImportError, TypeError):
-        return None
+
+def compilations() -> int:
+    """How many pieces of code torch.compile has compiled in this process, or taken from its cache, as dynamo counts them."""
+    return len(_spent())
+
+
+def _spent() -> list[float]:
+    """Seconds of each piece of code that was compiled in this process; early torch has the second name for it."""
+    dynamo = sys.modules.get("torch._dynamo.utils")  # not imported: nothing was compiled
+    times = getattr(dynamo, "compilation_time_metrics", {})
+    return times.get("_compile.compile_inner") or times.get("compile_inner") or []
 
 
 def graph_lookups() -> tuple[int, int]:

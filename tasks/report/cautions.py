@@ -63,6 +63,7 @@ def caution_groups(
         ),
         CautionGroup("Hosts and sittings", caution_of_places(measured)),
         CautionGroup("Settling", _of_settling([cell for cell in measured if cell.metric.depends_on_node])),
+        CautionGroup("Compilation", _of_compilation(measured)),
         CautionGroup("Allocator", _of_allocator(measured)),
         CautionGroup("Loss parity", _of_loss_parity(cells)),
         CautionGroup("Data and workload", [*_of_media_pipe(cells), *(caveat for name in workloads_ if (caveat := _caveat(name)))]),
@@ -145,6 +146,18 @@ def _of_settling(cells: Sequence[Cell]) -> list[str]:
         hint = f"a longer warm-up would cut that off, such as `--set warmup_s={longer:g}`"
         lines.append(f"Step times settled only inside the measured window in {listed([trial.name for trial in late], NAMED)}: {hint}.")
     return lines
+
+
+def _of_compilation(cells: Sequence[Cell]) -> list[str]:
+    """Trials in whose window torch compiled, as for batches of another shape."""
+    steps = {row.trial.name: int(row.summary.get("compiled_steps") or 0) for cell in cells for row in cell.measured}
+    compiled = {name: count for name, count in steps.items() if count}
+    if not compiled:
+        return []
+    least, most = min(compiled.values()), max(compiled.values())
+    count = f"{least} to {plural(most, 'step')}" if least < most else plural(most, "step")
+    where = f"{count} of the window of {listed([*compiled], NAMED)}"
+    return [f"torch compiled in {where}, as it does for batches of another shape: no rate or time has these steps, and energy is not told."]
 
 
 def _of_allocator(cells: Sequence[Cell]) -> list[str]:

@@ -39,7 +39,10 @@ def step_record(timing: StepTiming, *, world_size: int, measured: bool) -> dict[
 
 @dataclass(frozen=True)
 class RankWindow:
-    """One rank's measured window, from the common start of all ranks to the end of its device's work. `wall_s`: time.perf_counter."""
+    """One rank's measured window, from the common start of all ranks to the end of its device's work.
+
+    `wall_s`: of time.perf_counter, s. `compiled`: the steps of it in which this rank compiled.
+    """
 
     rank: int
     samples: int
@@ -47,10 +50,12 @@ class RankWindow:
     peak_memory_bytes: int | None = None
     alloc_retries: int | None = None
     energy_j: float | None = None  # of this rank's device
+    compiled: tuple[int, ...] = ()
 
 
 def window_record(ranks: Sequence[RankWindow]) -> dict[str, Any]:
-    """The journal's `window` record from all ranks: samples and energy (J) summed, the longest wall time (s), the largest peak memory.
+    """The journal's `window` record from all ranks: samples and energy (J) summed, the longest wall time (s), the largest peak memory, and
+    the steps in which any of them compiled (`compiled_steps`).
 
     Raises ImpossibleData if a rank is missing or occurs twice, if a rank has no samples or no time, or if an energy is negative.
     """
@@ -68,6 +73,7 @@ def window_record(ranks: Sequence[RankWindow]) -> dict[str, Any]:
         "peak_memory_bytes": max((value for window in ranks if (value := window.peak_memory_bytes) is not None), default=None),
         "alloc_retries": _sum([window.alloc_retries for window in ranks]),
         "energy_j": _sum([window.energy_j for window in ranks]),
+        "compiled_steps": sorted({step for window in ranks for step in window.compiled}),
     }
 
 

@@ -138,7 +138,10 @@ def test_a_compilation_is_counted_under_a_name_that_is_read() -> None:
     before = dict(utils.compilation_time_metrics)
     utils.compilation_time_metrics.clear()
     try:
-        torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+        assert torch_internals.compilations() == 0
+        compiled = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
+        counts = [(compiled(torch.ones(size)), torch_internals.compilations())[1] for size in (2, 2, 3, 2, 3)]
+        assert counts == [1, 1, 2, 2, 2], "once for each shape"
         assert (torch_internals.compile_seconds() or 0) > 0
     finally:
         utils.compilation_time_metrics.clear()

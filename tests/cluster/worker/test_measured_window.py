@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from cluster.worker.measure import profile
 from cluster.worker.measured_window import window_steps
@@ -128,6 +129,37 @@ def test_what_is_compiled_in_a_warm_up_takes_none_of_its_time(setting: Setting, 
 
     monkeypatch.setattr(setting.train_step, "forward_backward", slow)
     assert setting.run(warmup_steps=3, warmup_s=20 * STEP, evaluate=False)["first_measured_step"] > 3 + 20
+
+
+@pytest.fixture
+def growing(monkeypatch: pytest.MonkeyPatch, setting: Setting) -> Iterator[set[int]]:
+    """Steps with a batch of another shape than any before, for which torch really compiles. The host needs 100 steps' time for that."""
+    torch.compiler.reset()
+    steps, forward_backward = set[int](), setting.train_step.forward_backward
+    compiled = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
+    compiled(torch.ones(1))
+
+    def changing(*batches: object) -> object:
+        if (number := len(setting.train_step.steps) + 1) in steps:
+            compiled(torch.ones(1 + number))
+            setting.world.host += 100 * STEP
+        return forward_backward(*batches)
+
+    monkeypatch.setattr(setting.train_step, "forward_backward", changing)
+    yield steps
+    torch.compiler.reset()
+
+
+def test_steps_of_the_window_in_which_torch_compiles_are_noted_and_take_none_of_its_time(setting: Setting, growing: set[int]) -> None:
+    growing |= {2, 6, 9}
+    window = setting.run(measure_s=40 * STEP, evaluate=False)
+    assert window["first_measured_step"] == 4 and window["compiled_steps"] == [6, 9], "the second belongs to the warm-up"
+    assert window["wall_s"] >= 240 * STEP
+    assert 40 <= window["last_measured_step"] - 3 <= 48, "as long as without them"
+
+
+def test_a_window_in_which_nothing_is_compiled_says_so(setting: Setting) -> None:
+    assert setting.run(evaluate=False)["compiled_steps"] == []
 
 
 def test_a_warm_up_has_whole_rounds(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:

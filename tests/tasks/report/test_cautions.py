@@ -238,6 +238,24 @@ def test_an_allocator_that_had_to_empty_its_cache_is_named(
     assert of_cells([], cells, emulated=False) == [said]
 
 
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ((0, None), []),
+        ((1, None), ["1 step of the window of {0}"]),
+        ((0, 3), ["3 steps of the window of {1}"]),
+        ((1, 3), ["1 to 3 steps of the window of {0} and {1}"]),
+    ],
+)
+def test_trials_in_whose_window_torch_compiled_are_named(steps: tuple[int | None, int | None], said: list[str]) -> None:
+    cells = made([*repeats(workers(0), 100.0), *repeats(workers(1), 100.0)])
+    for cell, count in zip(cells, steps, strict=True):
+        cell.rows[0].summary["compiled_steps"] = count
+    names = [cell.rows[0].trial.name for cell in cells]
+    why = ", as it does for batches of another shape: no rate or time has these steps, and energy is not told."
+    assert of_cells([], cells, emulated=False) == [f"torch compiled in {where.format(*names)}{why}" for where in said]
+
+
 def test_an_allocator_that_never_had_to_is_not() -> None:
     cells = made([*repeats(workers(0), 100.0), *repeats(workers(1), 100.0)])
     for cell in cells:

@@ -68,6 +68,7 @@ def test_a_window_sums_samples_and_energy_and_takes_the_slowest_wall() -> None:
     record = window_record(ranks)
     assert (record["samples"], record["wall_s"], record["peak_memory_bytes"], record["alloc_retries"]) == (200, 2.5, 20, 3)
     assert record["energy_j"] == 500.0
+    assert record["compiled_steps"] == []
     assert record["ranks"] == [{"rank": 0, "samples": 100, "wall_s": 2.0}, {"rank": 1, "samples": 100, "wall_s": 2.5}]
 
 
@@ -80,6 +81,12 @@ def test_unknown_stays_unknown() -> None:
     assert (record["alloc_retries"], record["energy_j"]) == (0, 0.0), "nothing is not unknown"
     assert window_record([RankWindow(0, 100, 2.0, None, 3), RankWindow(1, 100, 2.5, None, None)])["alloc_retries"] is None
     assert window_record([RankWindow(0, 1, 2.0)])["samples"] == 1
+
+
+def test_steps_in_which_any_rank_compiled_are_noted_once() -> None:
+    """The others wait for it: in the same step, since gradients are averaged."""
+    ranks = [RankWindow(0, 100, 2.0, compiled=(7, 12)), RankWindow(1, 100, 2.5, compiled=(5, 12))]
+    assert window_record(ranks)["compiled_steps"] == [5, 7, 12]
 
 
 @pytest.mark.parametrize(
