@@ -240,7 +240,8 @@ def _lacks(pool: Pool) -> tuple[str, str] | None:
 
 
 def renew(plan: Plan, *, build_environments: bool = True, say: Say = lambda text: None) -> Plan:
-    """The plan with the current code, data and libraries. A trial whose key changes is superseded; `why` names the changed parts.
+    """The plan with the current code, data and libraries. A trial whose key changes is superseded; `why` names the changed parts. Where
+    the same data lie elsewhere now, as where the folder of sweeps was moved, trials read them there.
 
     Environments are built as in `make_plan`. Raises ConfigError, CommitError, DatasetError, and LaterJournal where a later version of this
     program wrote a trial's journal: under another key the trial would run again beside it.
@@ -259,8 +260,8 @@ def renew(plan: Plan, *, build_environments: bool = True, say: Say = lambda text
         key = trial_key(parts)
         if key != trial.key:
             superseded.append(Superseded(key=trial.key, by=key, why=key_changes(trial.key_parts, parts)))
-            trial = trial.model_copy(update={"key": key, "key_parts": parts, "data": source, "environment_digest": there})  # noqa: PLW2901
-        trials.append(trial)
+            trial = trial.model_copy(update={"key": key, "key_parts": parts, "environment_digest": there})  # noqa: PLW2901
+        trials.append(trial.model_copy(update={"data": source}))
     now = {"git": git_state(), "tree": source_tree(), "trees": check_commits(trials)}
     return plan.model_copy(update={"trials": trials, "superseded": superseded, **now})
 

@@ -270,6 +270,20 @@ def test_changed_data_supersedes_and_the_trial_reads_the_new_data(extra: Path, t
         assert trial.data is not None and trial.key_parts["data"] == trial.data.fingerprint
 
 
+def test_drawn_data_are_where_the_sweeps_are_now_and_supersede_nothing(
+    extra: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder of sweeps was moved: data were read from where it was, and a trial that did not find them counted as crashed."""
+    plan = planned(suite="bridgetower", profile="smoke")
+    monkeypatch.setenv("SWEEPBENCH_RUNS", str(tmp_path / "moved"))
+    renewed = renew(plan)
+    assert renewed.superseded == [] and [trial.key for trial in renewed.trials] == [trial.key for trial in plan.trials]
+    folders = {Path(trial.data.uri).parent for trial in renewed.trials if trial.data}
+    assert folders == {tmp_path / "moved" / "data"} != {Path(trial.data.uri).parent for trial in plan.trials if trial.data}
+    again = once_more(renewed.trials[0], 2, len(plan.trials))
+    assert again.data == renewed.trials[0].data, "further rounds too"
+
+
 def test_changed_libraries_supersede(extra: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = planned()
     monkeypatch.setattr(environment_module, "_version", lambda name: "99" if name == "torch" else None)
