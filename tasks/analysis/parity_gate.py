@@ -118,12 +118,12 @@ def _reference(arm: _Arm, baseline: _Arm | None, alike: Sequence[_Arm]) -> _Arm 
     """What this arm is compared with, of those that learn the same; itself if others are compared with it; None if there is nothing.
 
     Enough seeds first, then fp32 before TF32 before bf16, then the baseline's place, the baseline's numerics, what is not compiled, and the
-    plan's order. An arm is no reference to itself where its baseline computes otherwise, unless it alone of them is fp32, nor where another
-    is better.
+    plan's order. An arm is no reference to itself where its baseline computes otherwise, unless it is the more exact of the two, nor where
+    another is better.
     """
     able = [other for other in alike if other.kind <= min(arm.kind, len(REFERENCES) - 1)]
     able = [other for other in able if any(cell.measured for cell in other.cells)]
-    beside = baseline is not None and baseline.numerics != arm.numerics and not (arm.kind == 0 and baseline.kind)
+    beside = baseline is not None and baseline.numerics != arm.numerics and arm.kind >= baseline.kind
     if arm in able and (beside or any(other.kind < arm.kind for other in able)):
         able.remove(arm)
     if not able:

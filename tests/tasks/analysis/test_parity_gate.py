@@ -151,6 +151,20 @@ def test_tf32_is_a_reference_where_no_fp32_is_and_before_bf16() -> None:
     assert gate(cell("base", precision="tf32"), cell("full", precision="fp32"))["full"].claimed, "fp32 has nothing to prove to tf32"
 
 
+@pytest.mark.parametrize("precision", ["bf16", "tf32"])
+def test_what_is_more_exact_than_its_baseline_has_nothing_to_prove_to_it(precision: str) -> None:
+    """As where the baseline gathers weights in bf16, and what both it and fp8 are compared with has them in fp32."""
+    sharded: dict[str, Any] = {"autocast": False, "fsdp_compute": "bf16", "seeds": THREE}
+    plain: dict[str, Any] = {"autocast": True, "fsdp_compute": "fp32", "seeds": THREE}
+    cells = gate(
+        cell("base", precision="bf16", **sharded), cell("plain", precision=precision, **plain), cell("fp8", precision="fp8", **sharded)
+    )
+    assert (cells["plain"].parity, cells["plain"].reference, cells["plain"].claimed) == (None, precision, True)
+    assert all(f"against {precision} over 120 steps" in str(cells[name].parity_note) for name in ("base", "fp8"))
+    equal = gate(cell("base", precision="bf16", **plain), cell("plain", precision="bf16", compile="layer", **plain))
+    assert "against bf16" in str(equal["plain"].parity_note), "as exact, and computes otherwise: it has"
+
+
 def test_without_a_baseline_a_reference_is_meant() -> None:
     none = settings(baseline={"precision": "gone"}, rows=("precision",))
     [alone] = made([row(workers(0, precision="bf16"), losses=[2.0] * 50)], none)
