@@ -16,7 +16,7 @@ from experiments.config.paths import REPOSITORY, extra_folders
 
 PARTS = ("cluster", "experiments")
 _SUFFIXES = (".py", ".yaml", ".csv", ".json", ".txt")
-_EXCLUDED = ("__pycache__", "stack", "kuberay", "environments")  # nothing that a trial reads
+_EXCLUDED = ("__pycache__", "stack", "kuberay", "environments", "suites", "campaigns")  # nothing that a trial reads
 DIGITS = 16
 
 

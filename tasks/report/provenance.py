@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from tasks.analysis.results import Sweep
 from tasks.analysis.trial_row import TrialRow
+from tasks.report.same_code import ran_the_code_of_its_key
 from tasks.report.text_format import listed, plural
 from tasks.sweep.store import Plan
 
@@ -23,7 +24,8 @@ def trees_of(rows: Sequence[TrialRow]) -> Mapping[str, list[TrialRow]]:
 
 
 def strays(sweep: Sweep) -> Mapping[tuple[str, str], list[TrialRow]]:
-    """(tree that ran, tree that was planned) -> trials, where the two differ. A trial's plan is its commit's tree, where it has a commit.
+    """(tree that ran, tree that was planned) -> trials, where the two differ, and not only in what the trial does not import: a sweep may
+    have gone on at another commit. A trial's plan is its commit's tree, where it has a commit.
 
     A commit from before there were trees tells none, neither in the plan nor in its trials: there nothing differs.
     """
@@ -32,7 +34,7 @@ def strays(sweep: Sweep) -> Mapping[tuple[str, str], list[TrialRow]]:
         for row in rows:
             commit = row.trial.commit
             planned = (sweep.plan.trees.get(commit) if commit else sweep.plan.tree) or "unknown"
-            if tree != planned:
+            if tree != planned and not ran_the_code_of_its_key(row):
                 found.setdefault((tree, planned), []).append(row)
     return found
 
@@ -92,7 +94,9 @@ def provenance_cautions(sweep: Sweep) -> list[str]:
             lines.append(f"{count} ran other code (tree {tree}) than was planned (tree {planned}): {names}.")
     for commit, trials in later_commits(sweep).items():
         at = str(plan.git["commit"])[:12]
-        lines.append(f"{plural(trials, 'trial')} ran at commit {commit[:12]}, after the sweep was planned at {at}.")
+        alike = [row.environment.get("git_commit") for row in sweep.rows if ran_the_code_of_its_key(row)].count(commit) == trials
+        same = ": what they import is the same at both" if alike else ""
+        lines.append(f"{plural(trials, 'trial')} ran at commit {commit[:12]}, others as planned at {at}{same}.")
     if plan.git.get("commit") and plan.git.get("checked") is False:
         lines.append(f"The commit {str(plan.git['commit'])[:12]} is {ASSERTED}: there was no git where the sweep was planned.")
     return lines

@@ -45,7 +45,7 @@ def _of_trial(trial: Trial, store: SweepStore) -> list[str]:
     if told is None or result is None:
         what = "the trial's folder is not whole" if told is None else "the trial is still to do"
         return [f"{folder / (TRIAL if told is None else RESULT)} does not exist: {what}"]
-    if told != trial:
+    if told.model_copy(update={"data": trial.data}) != trial:  # the key has their fingerprint; the folder of sweeps may have been moved
         moved = told.sweep_id != trial.sweep_id
         return [f"{folder / TRIAL} {f'belongs to sweep {told.sweep_id}' if moved else 'differs from the trial in the plan'}"]
     if not result.outcome.final:
