@@ -63,9 +63,13 @@ def for_emulated(name: str) -> str:
     return f"{stem}-emulated{dot}{suffix}"
 
 
-def kept_aside(attempt: int | str) -> str:
-    """In a trial's folder: a folder with a record that was found damaged. Written by the flow. `*` matches all of them."""
-    return f"damaged-a{attempt}"
+DAMAGED, CRASHED = ASIDE = ("damaged", "crashed")  # why a record is kept aside
+
+
+def kept_aside(attempt: int | str, why: str = DAMAGED) -> str:
+    """In a trial's folder: a folder with a record that was found damaged, or of a crash after which the trial was run again. Written by the
+    flow. `*` matches all of them."""
+    return f"{why}-a{attempt}"
 
 
 def withdrawal(attempt: int) -> str:

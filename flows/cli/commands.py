@@ -144,6 +144,9 @@ def resume(
         ),
     ] = None,
     until_decided: UntilDecidedOption = None,
+    crashed: Annotated[
+        bool, typer.Option("--crashed", help="run trials that crashed again too: what made them crash was mended, and was no code or data")
+    ] = False,
 ) -> None:
     """Go on with an interrupted sweep: only what is not done is run, and why is said. With --budget, go on with one that has ended."""
     from cluster.pools.busy import Look
@@ -151,6 +154,7 @@ def resume(
     from flows.cli import show_plan
     from flows.cli.run_sweep import run_sweep
     from tasks.rounds.budget import deadline_of, gone_on_with
+    from tasks.sweep.crashed_again import crashed_again
     from tasks.sweep.deadline import held_to
     from tasks.sweep.plan import check_configured, states
     from tasks.sweep.store import SweepStore
@@ -160,6 +164,8 @@ def resume(
     store = SweepStore(sweep_id_of(sweep_id))
     seconds = None if budget is None else option_seconds("--budget", budget)
     sweep_plan = gone_on_with(store, seconds, until_decided, tell)
+    if crashed:
+        sweep_plan = crashed_again(store, sweep_plan)
     left = what_is_left(store, sweep_plan)
     check_configured(sweep_plan, [*left.begun, *left.rest])
     if pool_wait is not None:

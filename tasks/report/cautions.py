@@ -37,17 +37,19 @@ def caution_groups(
     emulated: bool,
     of_plan: Sequence[str] = (),
     of_code: Sequence[str] = (),
+    of_crashes: Sequence[str] = (),
 ) -> list[CautionGroup]:
     """In the order of how much they concern all numbers, groups without a sentence left out.
 
-    `rows`: of the whole sweep; `cells`: those that the report shows; `of_plan`, `of_code`: what is to be said of what was planned and is
-    not there, and of the code that ran.
+    `rows`: of the whole sweep; `cells`: those that the report shows; `of_plan`, `of_code`, `of_crashes`: what is to be said of what was
+    planned and is not there, of the code that ran, and of trials that ran again.
     """
     measured = [cell for cell in cells if cell.estimate]
     workloads_ = dict.fromkeys(row.trial.workload for row in rows)
     groups = [
         CautionGroup("Damaged files", _of_damage(rows)),
         CautionGroup("Planned and not there", of_plan),
+        CautionGroup("Run again", of_crashes),
         CautionGroup("Other work on the devices and their hosts", work_cautions(measured, emulated=emulated)),
         CautionGroup(
             "Repeats and intervals",

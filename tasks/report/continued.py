@@ -1,4 +1,4 @@
-"""By what command a sweep was asked for, and whether it was given more time than that."""
+"""By what command a sweep was asked for, whether it was given more time than that, and what of it was run again."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import shlex
 from itertools import pairwise
 
 from experiments.config import duration
+from tasks.report.text_format import listed, plural
 from tasks.sweep.request_text import asked_by
 from tasks.sweep.store import Plan
 
-RESUME = "sweep resume --budget ..."
+RESUME, CRASHED = "sweep resume --budget ...", "sweep resume --crashed"
+_NAMED = 4  # trials that are named one by one
 _SLACK_S = 1.0  # `--budget` is written to the second
 _GO_ON = ["sweep", "campaign"]  # the same command goes on with its sweeps
 
@@ -39,6 +41,16 @@ def continued_text(plan: Plan) -> str:
 def whole_command(plan: Plan) -> str:
     """`sweep run x --set steps=50, continued by sweep resume --budget ..., up to 5 min of trials in all`."""
     return ", continued by ".join(filter(None, [asked_by(plan), continued_text(plan)]))
+
+
+def ran_again(plan: Plan) -> list[str]:
+    """Which trials had crashed before, in a sentence; nothing where none had."""
+    names = {trial.key: trial.name for trial in plan.trials}
+    told = {names[one.key]: one.reason for one in plan.retried if one.key in names}
+    if not told:
+        return []
+    which = listed([f"{name} ({reason})" if reason else name for name, reason in told.items()], _NAMED)
+    return [f"{plural(len(told), 'trial')} had crashed and ran again, as `{CRASHED}` asked: {which}."]
 
 
 def in_all(budget_s: float) -> str:

@@ -20,6 +20,7 @@ from tasks.report.ab_answer import ab_headline
 from tasks.report.answer import Answer, find_answers
 from tasks.report.cautions import CautionGroup, caution_groups
 from tasks.report.comparison_table import table_of_plan
+from tasks.report.continued import ran_again
 from tasks.report.filters import constant_labels
 from tasks.report.largest_fit import fit_sentence
 from tasks.report.missing import Missing, find_missing
@@ -199,7 +200,8 @@ def _cautions(source: ReportSource) -> list[CautionGroup]:
     sweep = source.sweep
     of_plan = [f"{line[0].upper()}{line[1:]}." for line in not_measured(sweep.plan, sweep.plan.cut)]
     of_code = provenance_cautions(sweep)
-    return caution_groups(sweep.rows, source.cells, emulated=source.emulated, of_plan=of_plan, of_code=of_code)
+    again = ran_again(sweep.plan)
+    return caution_groups(sweep.rows, source.cells, emulated=source.emulated, of_plan=of_plan, of_code=of_code, of_crashes=again)
 
 
 def _unfinished(source: ReportSource, cells: Sequence[Cell]) -> NextStep | None:

@@ -13,7 +13,7 @@ from cluster.launchers import Launch, LaunchError, LaunchRefused
 from cluster.trial_layout import JOURNAL
 from experiments.trial import Outcome, Trial
 from tasks.sweep.trial_context import TrialContext
-from tasks.sweep.trial_record import last_attempt
+from tasks.sweep.trial_record import last_attempt, tell_trial
 
 _ASK_AGAIN_S = 3.0  # interval between requests to a pool that is down
 
@@ -81,6 +81,7 @@ class AttemptStarter:
 
     def _start(self, number: int) -> Launch | None:
         """Start an attempt, waiting for a pool that is down; None if the sweep was stopped meanwhile. Raises LaunchError."""
+        tell_trial(self._trial, self._folder)
         self._context.starting(self._trial.key, number)
         launch = self._retry(lambda: self._context.launcher.start(self._trial, self._folder, number))
         if launch is not None:

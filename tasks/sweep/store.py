@@ -100,6 +100,15 @@ class Superseded(Strict):
     why: str
 
 
+class Retried(Strict):
+    """A trial that was run again though it had ended: see tasks/sweep/crashed_again.py."""
+
+    key: TrialKey
+    attempt: int = Field(ge=1, description="the one that crashed")
+    reason: str
+    at: float = Field(description="when it was asked for, Unix time, s")
+
+
 class Plan(Strict):
     """plan.json: all trials of a sweep, fixed before the first one starts."""
 
@@ -116,6 +125,7 @@ class Plan(Strict):
     trials: list[Trial]
     superseded: list[Superseded] = Field(default_factory=list)
     cut: list[Trial] = Field(default_factory=list, description="planned, and not run as time was up: see tasks/sweep/cut.py")
+    retried: list[Retried] = Field(default_factory=list, description="crashed, and run again as `sweep resume --crashed` asked")
     labels: dict[str, str] = Field(default_factory=dict, description="tags of the sweep's MLflow run")
     aa: AaSettings | None = Field(None, description="of an A/A sweep: see tasks/sweep/aa_plan.py; null for every other")
     decide: DecideSettings | None = Field(

@@ -1,6 +1,7 @@
 """What a trial's folder holds, checked: that each file is as it was written, is of this trial, and fits the others.
 
-A damaged record is kept aside, below `damaged-a<attempt>` in the trial's folder, and the trial is measured anew.
+A damaged record is kept aside, below `damaged-a<attempt>` in the trial's folder, and the trial is measured anew; so is that of a crash,
+below `crashed-a<attempt>`, where that is asked for.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from cluster import launchers
 from cluster.journal.errors import JournalError, LaterJournal
 from cluster.journal.journal import VERSION, Journal, JournalFollower, read_journal
 from cluster.sampler.state_file import read_records
-from cluster.trial_layout import DEVICE_STATE, JOURNAL, LAUNCH, RESULT, STEPS, TRIAL, kept_aside
+from cluster.trial_layout import ASIDE, DAMAGED, DEVICE_STATE, JOURNAL, LAUNCH, RESULT, STEPS, TRIAL, kept_aside
+from experiments.atomic_file import atomic_write
 from experiments.config.errors import DamagedFile
-from experiments.json_file import read_model
+from experiments.json_file import read_model, sealed_text
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.file_stamp import Stamp, file_stamp
 from tasks.sweep.result_file import AGAIN, read_result
@@ -129,12 +131,20 @@ def keep_whole(sweep_dir: Path) -> None:
     whole_records(sweep_dir).save()
 
 
-def keep_aside(folder: Path) -> Path:
+def tell_trial(trial: Trial, folder: Path) -> None:
+    """Write trial.json, from which a process learns what to run, unless it says this already: its data may lie elsewhere by now. Raises
+    OSError, and DamagedFile where it was changed by hand."""
+    if read_model(folder / TRIAL, Trial, AGAIN) != trial:
+        folder.mkdir(parents=True, exist_ok=True)
+        atomic_write(folder / TRIAL, sealed_text(trial))
+
+
+def keep_aside(folder: Path, why: str = DAMAGED) -> Path:
     """Move a trial's record into a folder of its own beside it, named for its last attempt as far as that can be told. Raises OSError."""
     attempt = max(1, last_attempt(folder), *_numbers(folder, RESULT))
-    while os.path.lexists(folder / kept_aside(attempt)):
+    while any(os.path.lexists(folder / kept_aside(attempt, each)) for each in ASIDE):
         attempt += 1
-    aside = folder / kept_aside(attempt)
+    aside = folder / kept_aside(attempt, why)
     aside.mkdir()
     for name in _RECORD:
         if os.path.lexists(folder / name):
@@ -147,7 +157,8 @@ def last_attempt(folder: Path) -> int:
 
     Numbers go on after damage: a job and the objects on a storage are named for their attempt.
     """
-    aside = [int(number) for path in folder.glob(kept_aside("*")) if (number := path.name.rpartition("-a")[2]).isdigit()]
+    kept = (path.name for why in ASIDE for path in folder.glob(kept_aside("*", why)))
+    aside = [int(number) for name in kept if (number := name.rpartition("-a")[2]).isdigit()]
     return max(0, *aside, *_numbers(folder, LAUNCH), *_numbers(folder, JOURNAL))
 
 

@@ -72,6 +72,20 @@ def test_one_bad_trial_never_stops_the_others_and_each_ends_as_what_it_was(tmp_p
     assert "7 of 7 trials are done" in text
     check_projection(store)
 
+    # unless it is asked for: here nothing was mended, so it crashes again
+    status, text = sweep("resume", "last", "--crashed", folder=tmp_path, PREFECT_API_URL=prefect_server)
+    assert status == 2, text
+    again = (marker / "fault-fired").read_text()
+    assert (again.count("raise at step 3"), again.count("nan at step 3")) == (2, 1), "of what crashed alone"
+    raised = next(trial for trial in plan.trials if trial.parameters["fault"] == "raise")
+    result = store.result(raised.key)
+    assert result is not None and (result.outcome, result.attempt) == (Outcome.CRASHED, 2)
+    assert (store.trial_dir(raised.key) / "crashed-a1" / "result.json").exists()
+    assert "1 trial had crashed and ran again, as `sweep resume --crashed` asked: " in (store.dir / "report.md").read_text()
+    runs = {run.data.tags["trial.attempt"]: run.info.status for run in all_runs(store.sweep_id) if run.data.params.get("fault") == "raise"}
+    assert runs == {"1": "FAILED", "2": "FAILED"}, "neither is lost"
+    check_projection(store)
+
 
 _ALL_RAISE = """
 suite: all_raise

@@ -14,14 +14,14 @@ from cluster.journal.errors import JournalError, LaterJournal
 from cluster.journal.journal import JournalWriter, encode, read_journal
 from cluster.sampler.state_file import mark_of, read_records
 from experiments.config.errors import DamagedFile
-from experiments.json_file import parse_model
-from experiments.trial import Outcome, Trial, TrialResult
+from experiments.json_file import parse_model, read_model
+from experiments.trial import DataSource, Outcome, Trial, TrialResult
 from tasks.analysis.results import load_sweep
 from tasks.sweep import trial_record
 from tasks.sweep.plan import renew, states
 from tasks.sweep.result_file import read_result
 from tasks.sweep.store import Plan, SweepStore
-from tasks.sweep.trial_record import damage_of, journal_of, keep_aside, last_attempt
+from tasks.sweep.trial_record import damage_of, journal_of, keep_aside, last_attempt, tell_trial
 from tasks.sweep.what_is_left import what_is_left
 from tests.tasks.plan_support import make_plan, make_result, make_trial, saved
 
@@ -284,6 +284,25 @@ def test_a_damaged_record_is_kept_aside_and_attempts_go_on_from_it(store: SweepS
     assert keep_aside(folder).name == "damaged-a4"
     (folder / "result.json").write_text("")
     assert keep_aside(folder).name == "damaged-a5", "nothing is overwritten"
+    (folder / "result.json").write_text("")
+    assert keep_aside(folder, "crashed").name == "crashed-a6" and last_attempt(folder) == 6
+    (folder / "result.json").write_text("")
+    assert keep_aside(folder).name == "damaged-a7", "both are counted"
+
+
+def test_trial_json_is_written_again_where_its_data_lie_elsewhere(store: SweepStore) -> None:
+    trial = make_trial(1)
+    folder = store.trial_dir(trial.key)
+    tell_trial(trial, folder)
+    first = (folder / "trial.json").stat()
+    tell_trial(trial, folder)
+    assert (folder / "trial.json").stat().st_ino == first.st_ino, "what says the same stays"
+    moved = trial.model_copy(update={"data": DataSource(uri="/elsewhere/data", fingerprint="f")})
+    tell_trial(moved, folder)
+    assert read_model(folder / "trial.json", Trial, "") == moved
+    (folder / "trial.json").write_text((folder / "trial.json").read_text().replace("elsewhere", "nowhere"))
+    with pytest.raises(DamagedFile, match="its seal does not hold"):
+        tell_trial(moved, folder)
 
 
 def test_a_result_is_written_sealed_and_read_as_it_was(store: SweepStore) -> None:
