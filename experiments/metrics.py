@@ -209,8 +209,7 @@ REGISTRY: tuple[Metric, ...] = (
     _count("samples", "samples of the measured steps, over all ranks", unit="samples"),
     _seconds(
         "step_time_p05_s",
-        "5th percentile of the measured steps: a step that nothing disturbed; varies far less than the mean where other work shares the "
-        "machine, and says nothing about what slows only some steps",
+        "5th percentile of them: a step that nothing disturbed; varies far less than the mean, and tells nothing of what slows some",
         0.03,
         "step time p05",
         batch=True,
