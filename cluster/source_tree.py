@@ -16,13 +16,15 @@ from experiments.config.paths import REPOSITORY, extra_folders
 
 PARTS = ("cluster", "experiments")
 _SUFFIXES = (".py", ".yaml", ".csv", ".json", ".txt")
-_EXCLUDED = ("__pycache__", "stack", "kuberay", "environments", "suites", "campaigns")  # nothing that a trial reads
+_EXCLUDED = ("__pycache__", "stack", "kuberay", "environments")  # nothing that a trial reads
+_UNREAD = ("experiments/suites/", "experiments/campaigns/")  # nor anything of these: a trial knows what it was given of its suite
 DIGITS = 16
 
 
 def source_files(repository: Path = REPOSITORY) -> dict[str, Path]:
     """Name -> file, sorted by name. Names do not hold the location; those of the user's workloads begin with `extra/<number>/`."""
     files = {path.relative_to(repository).as_posix(): path for part in PARTS for path in _below(repository / part)}
+    files = {name: path for name, path in files.items() if not name.startswith(_UNREAD)}
     for number, folder in enumerate(extra_folders()):
         files |= {f"extra/{number}/{path.relative_to(folder).as_posix()}": path for path in _below(folder / "workloads")}
     return dict(sorted(files.items()))

@@ -204,7 +204,8 @@ REGISTRY: tuple[Metric, ...] = (
     _count("effective_steps", "as many independent steps would give an interval as narrow; null, as it is, under 40 steps", unit="steps"),
     _rate("throughput_settled", "samples/s", "throughput from the step on at which step times are level"),
     _count("measured_steps", "steps of the measured window that its rate is of", unit="steps"),
-    _count("compiled_steps", "further steps of the window, which no rate has: torch compiled in them; null of early trials", unit="steps"),
+    _count("compiled_steps", "steps of the window in which torch compiled; null of early trials", unit="steps"),
+    _count("left_out_steps", "further steps of the window, which no rate has: torch compiled in them or in their round", unit="steps"),
     _count("first_measured_step", "number of the first measured step; the first step of all is 1"),
     _count("samples", "samples of the measured steps, over all ranks", unit="samples"),
     _seconds(
@@ -244,12 +245,7 @@ REGISTRY: tuple[Metric, ...] = (
         0.20,
         "compile time",
     ),
-    _seconds(
-        "compile_cached_seconds",
-        "what torch.compile took until the warm-up ended where its graphs, or some, came from the cache of earlier trials",
-        0.20,
-        "compile time, cached",
-    ),
+    _seconds("compile_cached_seconds", "the same where graphs, or some, came from the cache", 0.20, "compile time, cached"),
     _state(
         "trace_seconds",
         "s",

@@ -39,10 +39,11 @@ def summarise(
     """The summary metrics of one attempt, from its journal's `step`, `window` and `evaluation` records; None where unknown.
 
     throughput: samples/s of the measured window, the samples of all ranks / the longest wall time of a rank. If the trial ended early and
-    has no window record: the measured steps' samples / their times. compiled_steps: steps of the window that are left out of this and of
-    all other rates, times and shares, since torch compiled in them (`apart_from_compilation`): energy is not known then. None of early
-    trials, which did not note it. measured_steps: those that count. throughput_low/_high: 95 % interval over steps (`step_interval`), None
-    where they are too few to tell. effective_steps: as many independent steps would give an interval as narrow.
+    has no window record: the measured steps' samples / their times. compiled_steps: steps of the window in which torch compiled; None of
+    early trials, which did not note it. left_out_steps: how many are left out of this and of all other rates, times and shares for that
+    (`apart_from_compilation`); energy is not known then. measured_steps: those that count.
+    throughput_low/_high: 95 % interval over steps (`step_interval`), None where they are too few to tell. effective_steps: as many
+    independent steps would give an interval as narrow.
     throughput_settled: samples/s from the step on at which step times settled. drift: relative change of the step times from there on, or
     over the window where they never settle (`steady_state`). step_time_*: s. *_share: part of the measured time, 0 to 1.
     loader_wait_share: the host's time in the loader / the measured time; beside the parts, since the device may compute meanwhile.
@@ -76,7 +77,7 @@ def summarise(
     counted, left_out = apart_from_compilation(measured, window)
     result["measured_steps"] = len(counted)
     if window is not None and "compiled_steps" in window:
-        result["compiled_steps"] = len(left_out)
+        result |= {"compiled_steps": len(window["compiled_steps"]), "left_out_steps": len(left_out)}
     if counted:
         result |= _timing(counted, window, left_out)
     if window is not None:
@@ -98,6 +99,7 @@ NAMES = (
     "effective_steps",
     "measured_steps",
     "compiled_steps",
+    "left_out_steps",
     "first_measured_step",
     "samples",
     "step_time_p05_s",
@@ -137,16 +139,11 @@ def _learning(steps: Sequence[Mapping[str, Any]], window: Mapping[str, Any] | No
 def apart_from_compilation(
     measured: Sequence[Mapping[str, Any]], window: Mapping[str, Any] | None
 ) -> tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]]:
-    """The measured steps that count, and those that do not since a rank compiled in them, as for a batch of another shape.
-
-    Compiling is no part of a rate. Where steps differ in kind the whole round does not count that such a step is in, so that the mix of
-    kinds stays as it is. All count where none would be left.
-    """
-    compiled = set((window or {}).get("compiled_steps", ()))
-    size = max(1, len({step.get("step_kind") for step in measured}))
-    rounds = {place // size for place, step in enumerate(measured) if step["step"] in compiled}
-    counted = [step for place, step in enumerate(measured) if place // size not in rounds]
-    return (counted, [step for place, step in enumerate(measured) if place // size in rounds]) if counted else (measured, [])
+    """The measured steps that count, and those that do not since a rank compiled in them, or in one of their round, as for a batch of
+    another shape: compiling is no part of a rate. All count where none would be left."""
+    out = set((window or {}).get("left_out_steps", ()))
+    counted = [step for step in measured if step["step"] not in out]
+    return (counted, [step for step in measured if step["step"] in out]) if counted else (measured, [])
 
 
 def _check(steps: Sequence[Mapping[str, Any]]) -> None:
@@ -217,7 +214,7 @@ def _window_throughput(window: Mapping[str, Any], left_out: Sequence[Mapping[str
         if not rank["wall_s"] > 0 or not rank["samples"] > 0:
             raise ValueError(f"the window of rank {rank['rank']}: {rank['samples']} samples in {rank['wall_s']} s cannot be")
     samples = math.fsum(rank["samples"] for rank in ranks) - math.fsum(step["samples"] for step in left_out)
-    wall_s = max(float(rank["wall_s"]) for rank in ranks) - math.fsum(step[TOTAL] for step in left_out)
+    wall_s = max(float(rank["wall_s"]) - (rank.get("left_out_s", 0.0) if left_out else 0.0) for rank in ranks)
     if left_out and not (wall_s > 0 and samples > 0):
         raise ValueError(f"{len(left_out)} steps in which torch compiled leave {samples:g} samples in {wall_s:g} s of the window")
     return samples / wall_s
@@ -225,7 +222,9 @@ def _window_throughput(window: Mapping[str, Any], left_out: Sequence[Mapping[str
 
 def _window(window: Mapping[str, Any], timing: Mapping[str, Any]) -> Summary:
     result: Summary = {name: window.get(name) for name in _FROM_WINDOW}
-    if window["wall_s"] >= ENERGY_WINDOW_S and (energy := window.get("energy_j")) is not None and not timing["compiled_steps"]:
+    if (
+        window["wall_s"] >= ENERGY_WINDOW_S and (energy := window.get("energy_j")) is not None and not timing["compiled_steps"]
+    ):  # what compiling took of it is not known
         result |= {"energy_j_per_sample": energy / window["samples"], "mean_power_w": energy / window["wall_s"]}
     flops, peak = window.get("flops_per_sample"), window.get("peak_flops")
     devices, throughput = len(window.get("ranks") or [0]), timing["throughput"]

@@ -90,7 +90,7 @@ def measure(context: SessionContext, steps: Steps, started_at: float) -> dict[st
     recorder.phase("measure")
     launched = context.train_step.launched
     first = warmed.last + 1
-    rank_window, last = _window(context, steps, range(first, first + parameters.steps))
+    rank_window, which = _window(context, steps, range(first, first + parameters.steps))
     if several := context.train_step.launched - launched:
         recorder.note(f"cuda_graph: {several} steps of the window ran without a graph; more warmup_steps would have recorded it before")
     return {
@@ -99,7 +99,7 @@ def measure(context: SessionContext, steps: Steps, started_at: float) -> dict[st
         **compiling,
         **context.weights,
         "first_measured_step": first,
-        "last_measured_step": last,
+        **which,
         "last_learning_step": parameters.warmup_steps + parameters.steps,
         "batch_size": parameters.batch_size,
         "trains": trains(context.workload),
@@ -158,17 +158,19 @@ def window_steps(
 class _Stretch:
     """Steps that follow one another, from now on: `least` of them, or more until a time is over.
 
-    last: the last one recorded. compiled: those in which this rank's host compiled, as for batches of another shape, and how long each
-    took, s: of the device once that is known, before that of the host. It is no part of the time.
+    last: the last one recorded. totals: what each took, s, of those that are recorded. compiled: those in which this rank's host compiled,
+    as for batches of another shape, and how long each took, s: of the device once that is known, before that of the host. It is no part of
+    the time.
     """
 
     def __init__(self, context: SessionContext, least: range, *, measured: bool) -> None:
         self._context, self.least, self._measured = context, least, measured
         self.last, self.started = least.start - 1, time.perf_counter()
-        self.compiled: dict[int, float] = {}
+        self.compiled, self.totals = dict[int, float](), dict[int, float]()
 
     def record(self, timing: StepTiming) -> None:
         self.last = timing.step
+        self.totals[timing.step] = timing.total_s
         if timing.step in self.compiled:
             self.compiled[timing.step] = timing.total_s
         self._context.recorder.step(timing, measured=self._measured, more=self._context.train_step.diagnostics(timing.step))
@@ -182,12 +184,22 @@ class _Stretch:
                 self.compiled[number] = time.perf_counter() - began
 
     def _progress(self) -> tuple[float, int]:
-        counted = self.last + 1 - self.least.start - sum(step <= self.last for step in self.compiled)
+        counted = self.last + 1 - self.least.start - len(self.compiled)
+        if any(step > self.last for step in self.compiled):
+            counted = 0  # the device may have finished earlier steps while the host compiled, so that what a step takes is not known
         return max(1e-6, time.perf_counter() - self.started - sum(self.compiled.values())), counted
 
 
-def _window(context: SessionContext, steps: Steps, least: range) -> tuple[RankWindow, int]:
-    """Run this rank's measured steps, from a common start of all ranks until its device is done. Returns also the last one's number."""
+def _without_rate(context: SessionContext, window: _Stretch) -> tuple[list[int], list[int]]:
+    """(steps of the window in which any rank compiled, steps that count in no rate for that: where steps differ in kind, whole rounds)."""
+    compiled = sorted({step for steps in context.ranks.gather(tuple(window.compiled)) for step in steps})
+    size = steps_per_round(context)
+    rounds = {(step - 1) // size for step in compiled}  # rounds begin with the first step of all
+    return compiled, [step for step in window.totals if (step - 1) // size in rounds]
+
+
+def _window(context: SessionContext, steps: Steps, least: range) -> tuple[RankWindow, dict[str, Any]]:
+    """Run this rank's measured steps, from a common start of all ranks until its device is done. Returns also which steps these were."""
     parameters, device = context.parameters, context.device
     if steps.slowed:
         steps.slowed.start()
@@ -201,6 +213,7 @@ def _window(context: SessionContext, steps: Steps, least: range) -> tuple[RankWi
     device.synchronize()
     wall = time.perf_counter() - window.started
     energy_end = device.energy_j()
+    compiled, left_out = _without_rate(context, window)
     rank_window = RankWindow(
         rank=context.ranks.rank,
         samples=samples,
@@ -208,6 +221,6 @@ def _window(context: SessionContext, steps: Steps, least: range) -> tuple[RankWi
         peak_memory_bytes=device.peak_memory_bytes(),
         alloc_retries=device.alloc_retries(),
         energy_j=None if energy is None or energy_end is None else energy_end - energy,
-        compiled=tuple(window.compiled),
+        left_out_s=sum(window.totals[step] for step in left_out),
     )
-    return rank_window, window.last
+    return rank_window, {"last_measured_step": window.last, "compiled_steps": compiled, "left_out_steps": left_out}

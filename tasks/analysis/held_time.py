@@ -135,13 +135,13 @@ def ended_with(attempt: int, outcome: Outcome) -> Ended:
 def attempt_marks(records: Sequence[Record]) -> AttemptMarks:
     """The marks of one attempt's journal records. The measured part ends with its last measured step and lasts as long as its window.
 
-    Steps of the window in which torch compiled are no part of it: they count as warm-up.
+    Steps of the window that no rate has, since torch compiled in them, are no part of it: they count as warm-up.
     """
     marks: list[tuple[float, str]] = []
     window_s = math.inf
     measure_at, measured_until = 0.0, None
     steps: dict[int, tuple[float, float]] = {}  # measured ones: from when to when
-    compiled: Sequence[int] = ()
+    left_out: Sequence[int] = ()
     for record in records:
         kind, at = record["kind"], float(record["t"])
         if kind == "phase" and (part := _BEGINS.get(record["name"])):
@@ -153,7 +153,7 @@ def attempt_marks(records: Sequence[Record]) -> AttemptMarks:
         elif kind == "window":
             window_s = float(record["wall_s"])
             marks.append((at, "beside"))
-            compiled = record.get("compiled_steps", ())
+            left_out = record.get("left_out_steps", ())
         elif kind == "evaluation":  # at its end: what follows is no phase of its own, such as counting FLOPs
             marks.append((at, "beside"))
         elif kind == "end":
@@ -161,8 +161,9 @@ def attempt_marks(records: Sequence[Record]) -> AttemptMarks:
     if measured_until is not None:  # its window is recorded later, after the evaluation
         begin = max(measured_until - window_s, measure_at)
         marks.append((begin, MEASURED))
-        for since, until in (steps[step] for step in compiled if step in steps):
+        for since, until in sorted(steps[step] for step in left_out if step in steps):
             marks += [(max(since, begin), "warmup"), (until, MEASURED)]
+            begin = until  # the next one's time may begin a little before this one's end
         marks.append((measured_until, "beside"))
     return AttemptMarks(sorted(marks, key=lambda mark: mark[0]), max((float(record["t"]) for record in records), default=None))
 

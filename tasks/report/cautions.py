@@ -151,15 +151,19 @@ def _of_settling(cells: Sequence[Cell]) -> list[str]:
 
 
 def _of_compilation(cells: Sequence[Cell]) -> list[str]:
-    """Trials in whose window torch compiled, as for batches of another shape."""
-    steps = {row.trial.name: int(row.summary.get("compiled_steps") or 0) for cell in cells for row in cell.measured}
-    compiled = {name: count for name, count in steps.items() if count}
-    if not compiled:
-        return []
-    least, most = min(compiled.values()), max(compiled.values())
-    count = f"{least} to {plural(most, 'step')}" if least < most else plural(most, "step")
-    where = f"{count} of the window of {listed([*compiled], NAMED)}"
-    return [f"torch compiled in {where}, as it does for batches of another shape: no rate or time has these steps, and energy is not told."]
+    """Trials in whose window torch compiled, as for batches of another shape, and whether their rates have that time."""
+    rows = [row for cell in cells for row in cell.measured if row.summary.get("compiled_steps")]
+    lines = []
+    for left_out, told in ((True, "no rate or time has these steps"), (False, "without them none would be left, so rates have that time")):
+        steps = {
+            row.trial.name: int(row.summary["compiled_steps"] or 0) for row in rows if bool(row.summary.get("left_out_steps")) is left_out
+        }
+        if steps:
+            least, most = min(steps.values()), max(steps.values())
+            count = f"{least} to {plural(most, 'step')}" if least < most else plural(most, "step")
+            where = f"{count} of the window of {listed([*steps], NAMED)}"
+            lines.append(f"torch compiled in {where}, as it does for batches of another shape: {told}, and energy is not told.")
+    return lines
 
 
 def _of_allocator(cells: Sequence[Cell]) -> list[str]:

@@ -34,5 +34,5 @@ def _at(commit: str, workload: str, device: str) -> tuple[str | None, str] | Non
     try:
         folder = tree_of(commit)
         return schema_of(folder, workload).tree, code_version(workload, device, folder)
-    except (CommitError, ConfigError):
+    except (CommitError, ConfigError, OSError):
         return None

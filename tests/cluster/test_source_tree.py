@@ -31,9 +31,13 @@ def checkout(folder: Path) -> Path:
 
 
 def test_only_what_a_trial_may_import_or_read_counts(tmp_path: Path) -> None:
-    assert list(source_files(checkout(tmp_path))) == ["cluster/a.py", "experiments/t.csv"], (
-        "no suite, of which a trial knows what it was given"
-    )
+    folder = checkout(tmp_path)
+    told = "no suite: a trial knows what it was given of it"
+    assert list(source_files(folder)) == ["cluster/a.py", "experiments/t.csv"], told
+    mine = folder / "experiments" / "workloads" / "suites"
+    mine.mkdir(parents=True)
+    (mine / "x.py").write_text("")
+    assert "experiments/workloads/suites/x.py" in source_files(folder), "a folder of that name elsewhere"
 
 
 def test_equal_code_has_an_equal_hash_wherever_it_lies(tmp_path: Path) -> None:

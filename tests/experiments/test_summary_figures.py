@@ -51,40 +51,47 @@ def test_steps_in_which_torch_compiled_are_in_no_rate() -> None:
     slow = LONG.copy()
     slow[[9, 30]] += 30.0
     left = np.delete(LONG, [9, 30])
-    ranks = [{"rank": 0, "samples": 960, "wall_s": slow.sum() + 0.5}]
+    ranks = [{"rank": 0, "samples": 960, "wall_s": slow.sum() + 0.5, "left_out_s": slow[[9, 30]].sum()}]
     told = window(ranks=ranks, samples=960, wall_s=slow.sum() + 0.5, energy_j=5000.0)
-    found = summarise(steps_of(slow), {**told, "compiled_steps": [10, 31]})
+    found = summarise(steps_of(slow), {**told, "compiled_steps": [10, 31], "left_out_steps": [10, 31]})
     assert found["throughput"] == pytest.approx(58 * 16 / (left.sum() + 0.5))
-    assert (found["measured_steps"], found["compiled_steps"], found["samples"]) == (58, 2, 58 * 16)
+    assert [found[name] for name in ("measured_steps", "compiled_steps", "left_out_steps", "samples")] == [58, 2, 2, 58 * 16]
     assert found["step_time_median_s"] == pytest.approx(np.median(left)) and found["step_time_p90_s"] < 0.13  # type: ignore[operator]
     interval = step_interval(np.full(58, 16.0), left).estimate
     scale = found["throughput"] / (58 * 16 / left.sum())  # type: ignore[operator]
     assert (found["throughput_low"], found["throughput_high"]) == pytest.approx((interval.low * scale, interval.high * scale))
     assert (found["energy_j_per_sample"], found["mean_power_w"]) == (None, None), "what compiling took of it is not known"
     assert found["final_loss"] == pytest.approx(3.0 - 0.6), "they taught as the others did"
-    whole = summarise(steps_of(slow), {**told, "compiled_steps": []})
+    whole = summarise(steps_of(slow), {**told, "compiled_steps": [], "left_out_steps": []})
     assert whole["throughput"] == pytest.approx(960 / (slow.sum() + 0.5))
-    assert (whole["compiled_steps"], whole["energy_j_per_sample"]) == (0, pytest.approx(5000 / 960))
-    assert summarise(steps_of(slow), told)["compiled_steps"] is None, "an early trial did not note them"
+    assert (whole["compiled_steps"], whole["left_out_steps"], whole["energy_j_per_sample"]) == (0, 0, pytest.approx(5000 / 960))
+    early = summarise(steps_of(slow), told)
+    assert (early["compiled_steps"], early["left_out_steps"]) == (None, None), "an early trial did not note them"
 
 
-def test_of_steps_of_several_kinds_the_whole_round_is_left_out() -> None:
-    times = LONG[:12] * np.tile([3.0, 1.0, 1.0], 4)
-    kinds = ["image", "text", "pair"] * 4
-    steps = [{**one, "step_kind": kind} for one, kind in zip(steps_of(times), kinds, strict=True)]
-    told = window(ranks=[{"rank": 0, "samples": 192, "wall_s": times.sum()}], compiled_steps=[5])
-    found = summarise(steps, told)
-    assert (found["measured_steps"], found["compiled_steps"]) == (9, 3)
-    assert found["throughput"] == pytest.approx(9 * 16 / (times.sum() - times[3:6].sum()))
+def test_each_ranks_own_time_is_taken_off_its_wall_time() -> None:
+    """Two that do not wait for each other: the second compiled for 30 s, while the first went on."""
+    ranks = [{"rank": 0, "samples": 160, "wall_s": 2.0, "left_out_s": 0.1}, {"rank": 1, "samples": 160, "wall_s": 32.0, "left_out_s": 30.1}]
+    found = summarise(steps_of(TIMES), window(ranks=ranks, compiled_steps=[3], left_out_steps=[3]))
+    assert found["throughput"] == pytest.approx((320 - 16) / 1.9)
+
+
+def test_of_a_round_that_is_left_out_one_step_compiled() -> None:
+    steps = [{**one, "step_kind": kind} for one, kind in zip(steps_of(LONG[:12]), ["image", "text", "pair"] * 4, strict=True)]
+    ranks = [{"rank": 0, "samples": 192, "wall_s": LONG[:12].sum(), "left_out_s": LONG[3:6].sum()}]
+    found = summarise(steps, window(ranks=ranks, compiled_steps=[5], left_out_steps=[4, 5, 6]))
+    assert (found["measured_steps"], found["compiled_steps"], found["left_out_steps"]) == (9, 1, 3)
+    assert found["throughput"] == pytest.approx(9 * 16 / (LONG[:12].sum() - LONG[3:6].sum()))
 
 
 def test_a_window_of_nothing_but_compilation_counts_as_it_is() -> None:
-    found = summarise(steps_of(TIMES[:2]), window(compiled_steps=[1, 2]))
-    assert (found["throughput"], found["measured_steps"], found["compiled_steps"]) == (pytest.approx(320 / 2.5), 2, 0)
+    found = summarise(steps_of(TIMES[:2]), window(compiled_steps=[1, 2], left_out_steps=[1, 2], energy_j=9.0, wall_s=12.5))
+    assert (found["throughput"], found["measured_steps"]) == (pytest.approx(320 / 2.5), 2)
+    assert (found["compiled_steps"], found["left_out_steps"], found["energy_j_per_sample"]) == (2, 0, None)
 
 
 def test_compilation_that_took_longer_than_the_window_is_named() -> None:
-    told = window(ranks=[{"rank": 0, "samples": 320, "wall_s": 1.0}], compiled_steps=[3])
+    told = window(ranks=[{"rank": 0, "samples": 320, "wall_s": 1.0, "left_out_s": 30.1}], compiled_steps=[3], left_out_steps=[3])
     with pytest.raises(ValueError, match=r"1 steps in which torch compiled leave 304 samples in -29\.1 s of the window"):
         summarise([step(number, total_s=30.1 if number == 3 else 0.1) for number in range(1, 21)], told)
 

@@ -41,7 +41,7 @@ def step_record(timing: StepTiming, *, world_size: int, measured: bool) -> dict[
 class RankWindow:
     """One rank's measured window, from the common start of all ranks to the end of its device's work.
 
-    `wall_s`: of time.perf_counter, s. `compiled`: the steps of it in which this rank compiled.
+    `wall_s`: of time.perf_counter, s. `left_out_s`: what steps took that count in no rate, s, since torch compiled in them.
     """
 
     rank: int
@@ -50,12 +50,14 @@ class RankWindow:
     peak_memory_bytes: int | None = None
     alloc_retries: int | None = None
     energy_j: float | None = None  # of this rank's device
-    compiled: tuple[int, ...] = ()
+    left_out_s: float = 0.0
+
+
+_OF_RANK = ("rank", "samples", "wall_s", "left_out_s")
 
 
 def window_record(ranks: Sequence[RankWindow]) -> dict[str, Any]:
-    """The journal's `window` record from all ranks: samples and energy (J) summed, the longest wall time (s), the largest peak memory, and
-    the steps in which any of them compiled (`compiled_steps`).
+    """The journal's `window` record from all ranks: samples and energy (J) summed, the longest wall time (s), the largest peak memory.
 
     Raises ImpossibleData if a rank is missing or occurs twice, if a rank has no samples or no time, or if an energy is negative.
     """
@@ -69,11 +71,10 @@ def window_record(ranks: Sequence[RankWindow]) -> dict[str, Any]:
     return {
         "wall_s": max(window.wall_s for window in ranks),
         "samples": sum(window.samples for window in ranks),
-        "ranks": [{name: value for name, value in asdict(window).items() if name in ("rank", "samples", "wall_s")} for window in ranks],
+        "ranks": [{name: value for name, value in asdict(window).items() if name in _OF_RANK} for window in ranks],
         "peak_memory_bytes": max((value for window in ranks if (value := window.peak_memory_bytes) is not None), default=None),
         "alloc_retries": _sum([window.alloc_retries for window in ranks]),
         "energy_j": _sum([window.energy_j for window in ranks]),
-        "compiled_steps": sorted({step for window in ranks for step in window.compiled}),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 from cluster.worker.measure import profile
+from cluster.worker.measure.records import RankWindow
 from cluster.worker.measured_window import window_steps
 from cluster.worker.rank_group import Ranks
 from experiments.workloads import synthetic
@@ -153,13 +155,57 @@ def growing(monkeypatch: pytest.MonkeyPatch, setting: Setting) -> Iterator[set[i
 def test_steps_of_the_window_in_which_torch_compiles_are_noted_and_take_none_of_its_time(setting: Setting, growing: set[int]) -> None:
     growing |= {2, 6, 9}
     window = setting.run(measure_s=40 * STEP, evaluate=False)
-    assert window["first_measured_step"] == 4 and window["compiled_steps"] == [6, 9], "the second belongs to the warm-up"
-    assert window["wall_s"] >= 240 * STEP
-    assert 40 <= window["last_measured_step"] - 3 <= 48, "as long as without them"
+    assert window["first_measured_step"] == 4, "the second belongs to the warm-up"
+    assert (window["compiled_steps"], window["left_out_steps"]) == ([6, 9], [6, 9])
+    [rank] = window["ranks"]
+    took = {step["step"]: step["total_s"] for step in setting.world.of("step")}
+    assert rank["left_out_s"] == pytest.approx(took[6] + took[9]) and 190 * STEP < rank["left_out_s"] < 202 * STEP
+    assert window["wall_s"] >= 40 * STEP + rank["left_out_s"]
+    assert 40 <= window["last_measured_step"] - 3 - 2 <= 48, "as long as without them"
+
+
+def test_what_a_step_takes_is_not_guessed_while_one_that_compiled_is_not_recorded(setting: Setting, growing: set[int]) -> None:
+    """The sixth step of six: meanwhile the device finished those before it. So six more are planned, and only then what is needed."""
+    growing |= {9}
+    window = setting.run(measure_s=20 * STEP, evaluate=False)
+    assert window["compiled_steps"] == [9] and 20 <= window["last_measured_step"] - 3 - 1 <= 26
+
+
+def test_where_steps_differ_in_kind_the_whole_round_is_left_out(
+    setting: Setting, growing: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rounds of three begin with the first step of all, so the window begins within one."""
+    monkeypatch.setattr(synthetic.Synthetic, "steps_per_round", 3, raising=False)
+    growing |= {8}
+    window = setting.run(warmup_steps=4, evaluate=False)
+    assert (window["first_measured_step"], window["compiled_steps"], window["left_out_steps"]) == (5, [8], [7, 8, 9])
+
+
+def test_a_step_in_which_another_rank_compiled_is_left_out_of_both(
+    setting: Setting, two_ranks: None, growing: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the second rank tells: that it compiled in the sixth step, in which this one waited for it."""
+
+    def gather(everyone: list[Any], mine: Any) -> None:
+        other = (6,) if mine == () else replace(mine, rank=1) if isinstance(mine, RankWindow) else mine
+        everyone[:] = [mine, other]
+
+    monkeypatch.setattr(torch.distributed, "all_gather_object", gather)
+    forward_backward = setting.train_step.forward_backward
+
+    def waiting(*batches: object) -> object:
+        setting.world.host += 100 * STEP if len(setting.train_step.steps) + 1 == 6 else 0.0
+        return forward_backward(*batches)
+
+    monkeypatch.setattr(setting.train_step, "forward_backward", waiting)
+    window = setting.run(Ranks(0, 2), evaluate=False, communication_steps=0)
+    assert (window["compiled_steps"], window["left_out_steps"], len(window["ranks"])) == ([6], [6], 2)
+    assert all(rank["left_out_s"] > 90 * STEP for rank in window["ranks"])
 
 
 def test_a_window_in_which_nothing_is_compiled_says_so(setting: Setting) -> None:
-    assert setting.run(evaluate=False)["compiled_steps"] == []
+    window = setting.run(evaluate=False)
+    assert (window["compiled_steps"], window["left_out_steps"], window["ranks"][0]["left_out_s"]) == ([], [], 0.0)
 
 
 def test_a_warm_up_has_whole_rounds(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:

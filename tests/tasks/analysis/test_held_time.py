@@ -46,11 +46,11 @@ def test_each_piece_of_a_trial_is_in_the_part_that_its_marks_say() -> None:
 
 
 def test_a_step_of_the_window_in_which_torch_compiled_is_no_measuring() -> None:
-    """The window of 4 s has a step of 1 s, one of 2.5 s that compiled, and one of 0.5 s."""
-    steps = [(17.5, 1.0, 2), (20.0, 2.5, 3), (20.5, 0.5, 4)]
+    """The window of 4 s has a step of 1 s, two of 1 and 1.5 s that compiled, the second of which began a little early, and one of 0.5 s."""
+    steps = [(17.5, 1.0, 2), (18.5, 1.0, 3), (20.0, 1.501, 4), (20.5, 0.5, 5)]
     records = [one for one in journal(10.0) if not (one["kind"] == "step" and one["measured"])]
     records[8:8] = [{"kind": "step", "t": at, "measured": True, "step": number, "total_s": took} for at, took, number in steps]
-    compiled = [{**one, "compiled_steps": [3]} if one["kind"] == "window" else one for one in records]
+    compiled = [{**one, "left_out_steps": [3, 4]} if one["kind"] == "window" else one for one in records]
     found = [held(hold(8.0, 23.0), attempts={"a": marks((1, each))}).parts for each in (records, compiled)]
     assert [(parts["measured"], parts["warmup"]) for parts in found] == [(4.0, 1.0), (1.5, 3.5)]
 

@@ -250,9 +250,13 @@ def test_an_allocator_that_had_to_empty_its_cache_is_named(
 def test_trials_in_whose_window_torch_compiled_are_named(steps: tuple[int | None, int | None], said: list[str]) -> None:
     cells = made([*repeats(workers(0), 100.0), *repeats(workers(1), 100.0)])
     for cell, count in zip(cells, steps, strict=True):
-        cell.rows[0].summary["compiled_steps"] = count
+        cell.rows[0].summary.update(compiled_steps=count, left_out_steps=count)
     names = [cell.rows[0].trial.name for cell in cells]
     why = ", as it does for batches of another shape: no rate or time has these steps, and energy is not told."
+    assert of_cells([], cells, emulated=False) == [f"torch compiled in {where.format(*names)}{why}" for where in said]
+    for cell in cells:
+        cell.rows[0].summary["left_out_steps"] = 0
+    why = why.replace("no rate or time has these steps", "without them none would be left, so rates have that time")
     assert of_cells([], cells, emulated=False) == [f"torch compiled in {where.format(*names)}{why}" for where in said]
 
 

@@ -75,5 +75,5 @@ def test_a_sweep_that_went_on_at_a_later_commit_says_so() -> None:
     told = [replace(ran(count, PLANNED), environment={"tree": PLANNED, "git_commit": at}) for count, at in enumerate((first, later, later))]
     one = sweep(*told, git={"commit": first, "dirty": False})
     assert ran_at(one) == f"{'c' * 12}; 2 trials at {'d' * 12}"
-    assert provenance_cautions(one) == [f"2 trials ran at commit {'d' * 12}, others as planned at {'c' * 12}."]
+    assert provenance_cautions(one) == [f"2 trials ran at commit {'d' * 12}, where the sweep's plan is of {'c' * 12}."]
     assert ran_at(sweep(told[0], git={"commit": first, "dirty": False})) == "c" * 12

@@ -75,7 +75,7 @@ def test_a_sweep_that_went_on_at_another_commit_is_whole_where_its_trials_import
     alike, strange = (Sweep(Path("nowhere"), plan, [one]) for one in (same, other))
     assert (_of_trees(alike), strays(alike)) == ([], {})
     assert provenance_cautions(alike) == [
-        f"1 trial ran at commit {COMMIT[:12]}, others as planned at {'e' * 12}: what they import is the same at both."
+        f"1 trial ran at commit {COMMIT[:12]}, where the sweep's plan is of {'e' * 12}: what they import is the same at both."
     ]
     assert _of_trees(strange) == [f"nowhere: tree {'b' * 16} ran in 1 of 1 trials, and tree {PLANNED} was planned"]
-    assert provenance_cautions(strange)[-1] == f"1 trial ran at commit {COMMIT[:12]}, others as planned at {'e' * 12}."
+    assert provenance_cautions(strange)[-1] == f"1 trial ran at commit {COMMIT[:12]}, where the sweep's plan is of {'e' * 12}."

@@ -68,8 +68,10 @@ def test_a_window_sums_samples_and_energy_and_takes_the_slowest_wall() -> None:
     record = window_record(ranks)
     assert (record["samples"], record["wall_s"], record["peak_memory_bytes"], record["alloc_retries"]) == (200, 2.5, 20, 3)
     assert record["energy_j"] == 500.0
-    assert record["compiled_steps"] == []
-    assert record["ranks"] == [{"rank": 0, "samples": 100, "wall_s": 2.0}, {"rank": 1, "samples": 100, "wall_s": 2.5}]
+    assert record["ranks"] == [
+        {"rank": 0, "samples": 100, "wall_s": 2.0, "left_out_s": 0.0},
+        {"rank": 1, "samples": 100, "wall_s": 2.5, "left_out_s": 0.0},
+    ]
 
 
 def test_unknown_stays_unknown() -> None:
@@ -83,10 +85,9 @@ def test_unknown_stays_unknown() -> None:
     assert window_record([RankWindow(0, 1, 2.0)])["samples"] == 1
 
 
-def test_steps_in_which_any_rank_compiled_are_noted_once() -> None:
-    """The others wait for it: in the same step, since gradients are averaged."""
-    ranks = [RankWindow(0, 100, 2.0, compiled=(7, 12)), RankWindow(1, 100, 2.5, compiled=(5, 12))]
-    assert window_record(ranks)["compiled_steps"] == [5, 7, 12]
+def test_each_rank_tells_what_its_steps_took_that_count_in_no_rate() -> None:
+    ranks = [RankWindow(0, 100, 2.0, left_out_s=0.25), RankWindow(1, 100, 2.5)]
+    assert [rank["left_out_s"] for rank in window_record(ranks)["ranks"]] == [0.25, 0.0]
 
 
 @pytest.mark.parametrize(
