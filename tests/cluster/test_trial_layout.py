@@ -50,6 +50,9 @@ NAMES = {
     "PROBES": "probes",
     "RAY": "ray",
     "RANK_ZERO": "rank0",
+    "DAMAGED": "damaged",
+    "CRASHED": "crashed",
+    "ASIDE": ("damaged", "crashed"),
 }
 
 
@@ -63,6 +66,7 @@ def test_names_that_hold_a_number() -> None:
     assert trial_layout.journal_segment(2, 1, 17) == "journal-a2/1-00000017.jsonl"
     assert (trial_layout.rank_failure(3), trial_layout.rank_failure("*")) == ("rank-3.json", "rank-*.json")
     assert trial_layout.probe(64, 1) == "batch-64-a1"
+    assert (trial_layout.kept_aside(2), trial_layout.kept_aside("*", trial_layout.CRASHED)) == ("damaged-a2", "crashed-a*")
 
 
 def test_the_report_of_emulated_trials_has_files_of_its_own() -> None:
