@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tasks.analysis.results import Sweep
@@ -46,17 +45,21 @@ def commit_text(plan: Plan) -> str:
     return f"{commit[:12]}{dirty}{f' ({ASSERTED})' if plan.git.get('checked') is False else ''}" if commit else ""
 
 
-def other_commits(sweep: Sweep) -> Mapping[str, int]:
-    """Commit -> how many trials told that they ran at it, where that is not the plan's: the sweep went on at another. Without the trials
+def other_commits(sweep: Sweep) -> Mapping[str, list[TrialRow]]:
+    """Commit -> the trials that told that they ran at it, where that is not the plan's: the sweep went on at another. Without the trials
     that have a commit of their own."""
     planned = str(sweep.plan.git.get("commit") or "")
-    told = Counter(str(row.environment["git_commit"]) for row in sweep.rows if row.environment.get("git_commit") and not row.trial.commit)
-    return {commit: count for commit, count in told.items() if planned and commit != planned}
+    told: dict[str, list[TrialRow]] = {}
+    for row in sweep.rows:
+        commit = str(row.environment.get("git_commit") or "")
+        if commit and planned and commit != planned and not row.trial.commit:
+            told.setdefault(commit, []).append(row)
+    return told
 
 
 def ran_at(sweep: Sweep) -> str:
     """The plan's commit and, where the sweep went on at others, how many trials ran at which: `0123456789ab; 3 trials at fedcba987654`."""
-    others = [f"{plural(count, 'trial')} at {commit[:12]}" for commit, count in other_commits(sweep).items()]
+    others = [f"{plural(len(rows), 'trial')} at {commit[:12]}" for commit, rows in other_commits(sweep).items()]
     return "; ".join([commit_text(sweep.plan), *others])
 
 
@@ -92,12 +95,10 @@ def provenance_cautions(sweep: Sweep) -> list[str]:
             lines.append(f"Which code ran in {count} is not known: {names}.")
         else:
             lines.append(f"{count} ran other code (tree {tree}) than was planned (tree {planned}): {names}.")
-    for commit, trials in other_commits(sweep).items():
+    for commit, rows in other_commits(sweep).items():
         at = str(plan.git["commit"])[:12]
-        there = [row for row in sweep.rows if row.environment.get("git_commit") == commit and not row.trial.commit]
-        alike = all(ran_the_code_of_its_key(row) for row in there)
-        same = ": what they import is the same at both" if alike else ""
-        lines.append(f"{plural(trials, 'trial')} ran at commit {commit[:12]}, where the sweep's plan is of {at}{same}.")
+        same = ": what they import is the same at both" if all(ran_the_code_of_its_key(row) for row in rows) else ""
+        lines.append(f"{plural(len(rows), 'trial')} ran at commit {commit[:12]}, where the sweep's plan is of {at}{same}.")
     if plan.git.get("commit") and plan.git.get("checked") is False:
         lines.append(f"The commit {str(plan.git['commit'])[:12]} is {ASSERTED}: there was no git where the sweep was planned.")
     return lines

@@ -8,7 +8,7 @@ from typing import Any
 
 from tasks.analysis.results import Sweep
 from tasks.analysis.trial_row import TrialRow
-from tasks.report.provenance import commit_text, commits_text, provenance_cautions, ran_at, tree_text
+from tasks.report.provenance import commit_text, commits_text, other_commits, provenance_cautions, ran_at, tree_text
 from tests.tasks.cell_support import row, workers
 from tests.tasks.plan_support import make_plan, make_trial
 
@@ -77,3 +77,13 @@ def test_a_sweep_that_went_on_at_a_later_commit_says_so() -> None:
     assert ran_at(one) == f"{'c' * 12}; 2 trials at {'d' * 12}"
     assert provenance_cautions(one) == [f"2 trials ran at commit {'d' * 12}, where the sweep's plan is of {'c' * 12}."]
     assert ran_at(sweep(told[0], git={"commit": first, "dirty": False})) == "c" * 12
+
+
+def test_trials_at_other_commits_are_given_by_commit_without_those_that_have_one_of_their_own() -> None:
+    first, later, last, own = (letter * 40 for letter in "cdef")
+    told = [replace(ran(count, PLANNED), environment={"git_commit": at}) for count, at in enumerate((first, later, last, later))]
+    apart = replace(ran(4, PLANNED), environment={"git_commit": later})
+    apart = replace(apart, trial=apart.trial.model_copy(update={"commit": own}))
+    one = sweep(*told, apart, ran(5, PLANNED), git={"commit": first, "dirty": False})
+    assert other_commits(one) == {later: [told[1], told[3]], last: [told[2]]}
+    assert other_commits(replace(one, plan=one.plan.model_copy(update={"git": {}}))) == {}, "no plan's commit: nothing is another"
