@@ -9,7 +9,7 @@ from tasks.documents.published import SweepOnPage, sweep_on_page
 from tasks.report.given_command import given_command
 from tasks.report.headline import headline_of
 from tasks.report.held_text import held_sentence
-from tasks.report.markdown import code, comparison_markdown, md
+from tasks.report.markdown import code, comparison_markdown, md, prose
 from tasks.report.model import report_of, report_source
 
 
@@ -24,11 +24,11 @@ def first_table(folder: Path, root: Path) -> str:
     where = folder.relative_to(root).as_posix()
     held = f" It {held_sentence(source.held)}." if source.held is not None and source.held.seconds else ""
     page = f"[The page]({folder.parent.relative_to(root).as_posix()}/README.md) was written by `sweep publish`."
-    open_ = [md(" ".join(headline.details)), "\n".join(f"- {md(line)}." for line in headline.groups)]
+    open_ = [prose(" ".join(headline.details)), "\n".join(f"- {md(line)}." for line in headline.groups)]
     return "\n\n".join(
         [
             comparison_markdown(source.table),
-            md(source.table.reading),
+            prose(source.table.reading),
             f"{measured(sweep)}{held} {page}",
             *(part for part in open_ if part),
             f"![{md(source.table.title)} by cell with 95 % intervals]({where}/figures/throughput.png)",

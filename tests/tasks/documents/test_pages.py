@@ -13,6 +13,7 @@ from cluster.trial_layout import HELD_TIME, PLAN
 from experiments.spec.load import SuiteInfo
 from experiments.trial import Outcome
 from tasks.analysis.results import ResultsError, write_results
+from tasks.documents import first_table as first_table_module
 from tasks.documents import write
 from tasks.documents.finding import finding, head_of
 from tasks.documents.first_table import first_table, measured
@@ -20,6 +21,8 @@ from tasks.documents.in_short import in_short
 from tasks.documents.index import index_of
 from tasks.documents.published import Page, SweepOnPage, pages_in, sweep_on_page
 from tasks.documents.suites_table import suites_table
+from tasks.report.headline import Headline
+from tasks.report.markdown import headline_markdown
 from tasks.report.publish import publish
 from tasks.sweep.store import DecideSettings, SweepStore
 from tests.tasks.cell_support import make_plan, row, settings, workers
@@ -205,6 +208,16 @@ def test_the_first_table_has_verdicts_and_says_how_it_was_measured(root: Path, p
     assert f"\n\n{command} [The page]({LINK}) was written by `sweep publish`.\n\n" in text, "without held time, which nobody recorded"
     assert f"](docs/results/page/{REPEATED}/figures/throughput.png)" in text
     assert (root / "docs" / "results" / "page" / REPEATED / "figures" / "throughput.png").is_file()
+
+
+def test_a_command_in_the_first_tables_sentences_is_code_as_in_the_report(
+    root: Path, pages: list[Page], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = Headline("A is faster", ["Undecided: `sweep resume a_b` goes on."], [], None, "", "")
+    monkeypatch.setattr(first_table_module, "headline_of", lambda report: told)
+    text = first_table(pages[0].sweeps[1].folder, root)
+    assert "\n\nUndecided: `sweep resume a_b` goes on.\n\n" in text
+    assert headline_markdown(told) == "**A is faster**. Undecided: `sweep resume a_b` goes on.\n"
 
 
 def test_the_index_has_a_line_for_each_sweep_and_the_records(pages: list[Page], found: dict[Path, str]) -> None:
