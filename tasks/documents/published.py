@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,8 +17,9 @@ from tasks.analysis.cell import DEVICES
 from tasks.analysis.held_files import read_kept
 from tasks.analysis.held_time import HeldTime, ended_with
 from tasks.analysis.results import ResultsError, read_parquet
+from tasks.report.cell_counts import per_cell
 from tasks.report.manifest import MANIFEST, listed_files
-from tasks.report.text_format import devices_told, plural
+from tasks.report.text_format import devices_told
 from tasks.sweep.store import Plan, read_plan
 
 README = "README.md"
@@ -33,7 +35,7 @@ class SweepOnPage:
     plan: Plan
     devices: str
     date: str  # 2026-11-22, UTC
-    trials: str  # `3 to 4 trials for each of 8 cells`
+    trials: str  # `3 to 4 trials for each of 8 cells (2 more are unsupported)`
     repeats: int  # most trials that ended ok of any cell
     held: HeldTime | None = None  # where the time went that its slots were held; None: not recorded
     ran_on: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # trial key -> name and number of its devices, where known
@@ -94,25 +96,16 @@ def sweep_on_page(folder: Path) -> SweepOnPage:
         raise ResultsError(f"{folder / PLAN} does not exist: put it back from where the page was published")
     table = read_parquet(folder / RESULTS, "`sweep publish` writes it again from the sweep")
     rows = table.select([name for name in _COLUMNS if name in table.column_names]).to_pylist()
-    every, ok = _counts(rows), _counts([row for row in rows if row["outcome"] == "ok"])
+    many, of = per_cell((row["cell"], row["outcome"]) for row in rows)
+    ok = Counter(row["cell"] for row in rows if row["outcome"] == "ok")
+    told = f"{many} {'trial' if many == '1' else 'trials'} for each of {of}"
     started = [row["started_at"] for row in rows if row["started_at"] is not None]
     days = sorted({datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d") for at in started})
     date = " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))
     ran_on = {str(row["trial_key"]): device for row in rows if (device := _device(row))}
     devices = devices_told(ran_on.values())
     ended = {str(row["trial_key"]): ended_with(row["attempt"], Outcome(row["outcome"])) for row in rows if row["attempt"] is not None}
-    return SweepOnPage(folder, plan, devices, date, _many(every), max(ok, default=0), read_kept(folder, ended), ran_on)
-
-
-def _counts(rows: Sequence[dict[str, Any]]) -> list[int]:
-    """How many trials each cell has."""
-    cells = [row["cell"] for row in rows]
-    return sorted(cells.count(cell) for cell in set(cells))
-
-
-def _many(counts: Sequence[int]) -> str:
-    each = f"{counts[0]} to {counts[-1]}" if counts[0] < counts[-1] else str(counts[0])
-    return f"{each} {'trial' if each == '1' else 'trials'} for each of {plural(len(counts), 'cell')}"
+    return SweepOnPage(folder, plan, devices, date, told, max(ok.values(), default=0), read_kept(folder, ended), ran_on)
 
 
 def _device(row: dict[str, Any]) -> tuple[str, int] | None:

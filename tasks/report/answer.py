@@ -60,7 +60,7 @@ class Answer:
 
     @property
     def label(self) -> str:
-        """What stands above the headline on the page: `3 cells compared`."""
+        """How many cells it is of: `3 cells compared`."""
         return f"{plural(self.compared, 'cell')} compared"
 
     @property

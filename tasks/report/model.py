@@ -19,6 +19,7 @@ from tasks.analysis.results import Sweep
 from tasks.report.ab_answer import ab_headline
 from tasks.report.answer import Answer, find_answers
 from tasks.report.cautions import CautionGroup, caution_groups
+from tasks.report.cell_counts import UNSUPPORTED, besides
 from tasks.report.comparison_table import table_of_plan
 from tasks.report.continued import ran_again
 from tasks.report.filters import constant_labels
@@ -84,6 +85,12 @@ class Report:
     def answer(self) -> Answer | None:
         """The one answer, where all cells do the same work."""
         return self.answers[0] if len(self.answers) == 1 else None
+
+    @property
+    def label(self) -> str:
+        """What stands above the headline on the page: how many cells are compared, and how many beside them are unsupported."""
+        unsupported = sum(len(one.cells) for one in self.missing if one.outcome == UNSUPPORTED)
+        return f"{self.answer.label}{besides(unsupported)}" if self.answer else ""
 
     @property
     def headline(self) -> str:

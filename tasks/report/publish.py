@@ -23,6 +23,7 @@ from tasks.analysis.held_files import held_of
 from tasks.analysis.published_steps import write_published_steps
 from tasks.analysis.results import Sweep, load_sweep, meta_of, steps_table
 from tasks.analysis.trial_row import TrialRow
+from tasks.report.cell_counts import per_cell
 from tasks.report.certificate_text import certificate_lines, pooled_certificates
 from tasks.report.comparison_table import ComparisonTable
 from tasks.report.given_command import given_command
@@ -32,7 +33,7 @@ from tasks.report.model import make_report
 from tasks.report.provenance import commits_text, ran_at, tree_text
 from tasks.report.section import Bullets, Section
 from tasks.report.sections.parameters import settings_text
-from tasks.report.text_format import devices_told, listed, plural
+from tasks.report.text_format import devices_told, listed
 from tasks.report.whole_sweep import why_not_whole
 from tasks.report.write import keep_knowledge, render_report
 from tasks.sweep.dataset import is_drawn
@@ -268,9 +269,8 @@ def _no_steps() -> Any:
 def _facts(sweep: Sweep, cells: Sequence[Cell]) -> list[tuple[str, str]]:
     """(name, value) of what a page's head says; what is not known is left out. `cells`: those that the report shows."""
     rows = [row for row in sweep.rows if row.environment]
-    counts = sorted({sum(other.trial.cell == row.trial.cell for other in sweep.rows) for row in sweep.rows})
+    many, of = per_cell((row.trial.cell, row.outcome) for row in sweep.rows)
     started = [row.result.started_at for row in sweep.rows if row.result]
-    many = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0]) if counts else "no"
     software = [f"{name} {text}" for name in VERSIONS if (text := _values(rows, name))]
     code = f"{f'commit {commit}' if (commit := ran_at(sweep)) else 'no commit known'}, tree {tree_text(sweep)}"
     facts = [
@@ -281,7 +281,7 @@ def _facts(sweep: Sweep, cells: Sequence[Cell]) -> list[tuple[str, str]]:
         ("Code", commits_text(sweep.plan) if all(row.trial.commit for row in sweep.rows) else code),
         ("Other commits", "" if all(row.trial.commit for row in sweep.rows) else commits_text(sweep.plan)),
         ("Date", _dates(started)),
-        ("Trials", f"{many} for each of {plural(len({row.trial.cell for row in sweep.rows}), 'cell')}"),
+        ("Trials", f"{many} for each of {of}"),
     ]
     return [(name, value) for name, value in facts if value]
 

@@ -18,4 +18,7 @@ def test_trials_that_are_not_ok_are_listed_with_their_reason() -> None:
         ["cpu · MP-3 · #1", "to do", "has not run"],
         ["cpu · MP-4 · #1", "crashed", "no reason given"],
     ]
+    assert report_of([*rows, row(workers(2), None, repeat=2, outcome=Outcome.DOES_NOT_FIT)]).section("outcomes").text == (
+        "Every trial that did not end ok: 4 trials of 3 cells."
+    )
     assert "outcomes" not in report_of(rows[:1]).section_names

@@ -1,0 +1,49 @@
+"""How many cells a report speaks of: those that can run and those that are unsupported are told apart, the same way in every line."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments.config.paths import runs_root
+from experiments.trial import Outcome
+from tasks.analysis.results import load_sweep
+from tasks.documents.published import sweep_on_page
+from tasks.report.cell_counts import per_cell
+from tasks.report.html import render_html
+from tasks.report.model import make_report
+from tasks.report.publish import publish
+from tests.tasks.fake_sweep import SWEEP_ID, Fake, whole_sweep
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "said"),
+    [
+        ({}, ("no", "0 cells")),
+        ({"a": ["ok"], "b": ["crashed"]}, ("1", "2 cells")),
+        ({"a": ["ok", "ok", "ok"], "b": ["ok", "ok"], "c": ["unsupported"]}, ("2 to 3", "2 cells (1 more is unsupported)")),
+        ({"a": ["ok"], "b": ["unsupported"], "c": ["unsupported"]}, ("1", "1 cell (2 more are unsupported)")),
+        ({"a": ["ok", "unsupported"]}, ("2", "1 cell")),
+        ({"a": ["unsupported"] * 2, "b": ["unsupported"]}, ("1 to 2", "2 cells, all of which are unsupported")),
+        ({"a": ["unsupported"]}, ("1", "1 cell, which is unsupported")),
+    ],
+)
+def test_trials_of_each_cell(outcomes: dict[str, list[str]], said: tuple[str, str]) -> None:
+    assert per_cell((cell, outcome) for cell, ended in outcomes.items() for outcome in ended) == said
+
+
+def test_every_line_of_a_sweep_with_unsupported_cells_counts_alike() -> None:
+    """Six cells run and four do not, twice each: the list of outcomes has eight rows."""
+    axes = {"pool": "cpu", "model": "base"}
+    fakes = [Fake({**axes, "dataloader_workers": count}, 100.0, repeats=2) for count in range(6)]
+    no = {"outcome": Outcome.UNSUPPORTED, "reason": "no fp8", "repeats": 2}
+    fakes += [Fake({**axes, "dataloader_workers": count}, **no) for count in range(6, 10)]
+    store = whole_sweep(runs_root(), fakes)
+    report = make_report(load_sweep(store.dir))
+    assert report.label == "6 cells compared (4 more are unsupported)"
+    assert f'<p class="label">{report.label}</p>' in render_html(report)
+    assert [one.sentence.partition(" (")[0] for one in report.missing] == ["4 cells are not supported by their devices"]
+    outcomes = report.section("outcomes")
+    assert outcomes.text == "Every trial that did not end ok: 8 trials of 4 cells." and len(outcomes.table.rows) == 8
+    readme = publish([store], runs_root() / "page")
+    assert "- **Trials:** 2 for each of 6 cells (4 more are unsupported)\n" in readme.read_text()
+    assert sweep_on_page(readme.parent / SWEEP_ID).trials == "2 trials for each of 6 cells (4 more are unsupported)"
