@@ -28,7 +28,8 @@ _WHY = ": "  # after a state, before its reason, which stands below the table: i
 
 @contextmanager
 def show(progress: SweepProgress, console: Console, suite: Suite | None = None) -> Iterator[None]:
-    """Draw the progress until the block ends: in place on a terminal, as one line for each change elsewhere.
+    """Draw the progress until the block ends: in place on a terminal, as one line for each change elsewhere, and one for all trials that
+    had ended before.
 
     `suite`: whose baseline the cells are compared with while they run; None for what is not compared within the sweep, such as a night.
     """
@@ -126,6 +127,10 @@ def _lines(progress: SweepProgress, console: Console, stop: threading.Event) -> 
                 text = f"{time.strftime('%H:%M:%S')} {name}: {problems.get(name, 'answers again')}"
                 console.print(text, highlight=False, soft_wrap=True)
         last_problems = problems
+        before = {row.trial.key for row in rows if row.earlier} - seen
+        if before:  # whoever ran them was told of each; that they have no lines of their own keeps this run's apart
+            seen |= before
+            console.print(f"{len(before)} of {plural(len(rows), 'trial')} ended earlier", highlight=False, soft_wrap=True)
         for number, row in enumerate(rows, 1):
             if row.result is not None and row.trial.key not in seen:
                 seen.add(row.trial.key)
@@ -137,7 +142,7 @@ def _lines(progress: SweepProgress, console: Console, stop: threading.Event) -> 
 
 
 def _end_of(row: TrialProgress) -> tuple[str, str]:
-    """(when a trial ended, how). One that an earlier flow ran has the time at which it ended, and its day if that was another."""
+    """(when a trial ended, how). One that ended before this flow found it has the time at which it did, and its day if that was another."""
     assert row.result is not None
     at = time.localtime(row.result.finished_at)
     today = at[:3] == time.localtime()[:3]

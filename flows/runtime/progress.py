@@ -32,6 +32,7 @@ class TrialProgress:
     loss: float | None = None
     samples_per_s: float | None = None
     emulated: bool = False
+    earlier: bool = False  # it had ended before this flow
     started: float | None = None
     ended: float | None = None
     _measured: int = field(default=0, repr=False)
@@ -98,18 +99,26 @@ class SweepProgress:
             row.state, row.started = "starting", time.monotonic()
 
     def finish(self, trial: Trial, result: TrialResult) -> None:
-        """A trial has ended, now or in an earlier flow. Its rate is its result's; a trial that failed has none.
+        """A trial has ended. Its rate is its result's; a trial that failed has none."""
+        with self.lock:
+            self._end(self.rows[trial.key], result)
 
-        Of thousands of results no more is kept than is drawn: a whole one takes some KiB.
-        """
+    def take_up(self, done: Sequence[tuple[Trial, TrialResult]]) -> None:
+        """Trials that are done: those whose end this flow has not seen had ended before it. All at once, so that they are counted together."""
+        with self.lock:
+            for trial, result in done:
+                row = self.rows[trial.key]
+                row.earlier = row.earlier or row.result is None
+                self._end(row, result)
+
+    def _end(self, row: TrialProgress, result: TrialResult) -> None:
+        """For a holder of the lock. Of thousands of results no more is kept than is drawn: a whole one takes some KiB."""
         summary = {name: result.summary[name] for name in self._compared if name in result.summary}
         left_out: dict[str, Any] = {"environment": {}, "detail": None, "journal": None, "device_state": None}
         drawn = result.model_copy(update={**left_out, "summary": summary})
-        with self.lock:
-            row = self.rows[trial.key]
-            row.state, row.result, row.ended = "done", drawn, time.monotonic()
-            row.samples_per_s = result.summary.get("throughput")
-            row.emulated = row.trial.emulated or result.emulated
+        row.state, row.result, row.ended = "done", drawn, time.monotonic()
+        row.samples_per_s = result.summary.get("throughput")
+        row.emulated = row.trial.emulated or result.emulated
 
     def set_growth(self, most: int | None) -> None:
         """Further rounds may follow those that are planned: `most` trials in all, None where nobody can say."""

@@ -91,9 +91,8 @@ class Session:
         if left.damaged:
             self.store.save_plan(self.plan)  # writes a trial.json that was moved again
             left = what_is_left(self.store, self.plan)
-        for trial, result in left.done:
-            if first is None or trial.key != first.key:  # that one may have ended; it is followed to its end like the others
-                self.progress.finish(trial, result)
+        # The first may have ended; it is followed to its end like the others
+        self.progress.take_up([(trial, result) for trial, result in left.done if first is None or trial.key != first.key])
         begun = [] if first is None else [first]
         begun += [trial for trial in left.begun if first is None or trial.key != first.key]
         rest = [trial for trial in left.rest if first is None or trial.key != first.key]

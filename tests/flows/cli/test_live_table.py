@@ -154,6 +154,22 @@ def test_without_a_terminal_each_end_is_a_line() -> None:
     assert lines == ["pool p: does not answer", f"1/2 {trials[0].name}: crashed (made up)"]
 
 
+def test_trials_that_ended_before_this_run_are_one_line_together() -> None:
+    trials = [make_trial(number) for number in range(1, 5)]
+    progress = SweepProgress(trials)
+    console = Console(file=StringIO(), width=200)
+    now = time.time()
+    with show(progress, console):
+        progress.take_up([(trial, make_result(trial, started_at=1.7e9, finished_at=1.7e9 + 60)) for trial in trials[:2]])
+        progress.finish(trials[2], make_result(trials[2], started_at=now - 5, finished_at=now))
+        done = [(trial, make_result(trial, started_at=now - 5, finished_at=now)) for trial in trials[:3]]
+        progress.take_up(done)  # as before another round: what this run did is still its own
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert [lines[0], *(line.split(" ", 1)[1] for line in lines[1:])] == ["2 of 4 trials ended earlier", f"3/4 {trials[2].name}: ok"]
+    assert [row.earlier for row in progress.rows.values()] == [True, True, False, False]
+    assert text_of(progress)[-1].startswith("3 of 4 trials"), "the table has them all"
+
+
 def test_a_trial_of_an_earlier_flow_has_the_time_at_which_it_ended() -> None:
     trial = make_trial(1)
     progress = SweepProgress([trial])

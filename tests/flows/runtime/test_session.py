@@ -40,6 +40,7 @@ def test_begun_trials_are_run_first_and_done_ones_not(stage: Stage) -> None:
         ("done", make_result(plan.trials[1], Outcome.CRASHED)),
     ]
     assert {rows[n].state for n in range(3, 9)} == {"waiting"}
+    assert [n for n, row in rows.items() if row.earlier] == [1, 2]
     assert calls(session) == [("start",)]
 
 
