@@ -154,7 +154,7 @@ def resume(
     from flows.cli import show_plan
     from flows.cli.run_sweep import run_sweep
     from tasks.rounds.budget import deadline_of, gone_on_with
-    from tasks.sweep.crashed_again import crashed_again
+    from tasks.sweep.crashed_again import crashed_again, left_with_crashed
     from tasks.sweep.deadline import held_to
     from tasks.sweep.plan import check_configured, states
     from tasks.sweep.store import SweepStore
@@ -163,15 +163,16 @@ def resume(
     look = Look()  # while the plan is renewed
     store = SweepStore(sweep_id_of(sweep_id))
     seconds = None if budget is None else option_seconds("--budget", budget)
-    sweep_plan = gone_on_with(store, seconds, until_decided, tell)
-    if crashed:
-        sweep_plan = crashed_again(store, sweep_plan)
-    left = what_is_left(store, sweep_plan)
+    sweep_plan = gone_on_with(store, seconds, until_decided, tell, crashed=crashed)
+    left = left_with_crashed(store, sweep_plan) if crashed else what_is_left(store, sweep_plan)
     check_configured(sweep_plan, [*left.begun, *left.rest])
+    ends = deadline_of(store, sweep_plan, left, seconds)
+    if crashed:
+        sweep_plan = crashed_again(store, sweep_plan)  # after all that may refuse it: it writes
     if pool_wait is not None:
         sweep_plan = sweep_plan.model_copy(update={"request": sweep_plan.request.model_copy(update={"pool_wait_s": pool_wait})})
     show_plan.print_why_again(err, states(sweep_plan))
-    with held_to(deadline_of(store, sweep_plan, left, seconds)):
+    with held_to(ends):
         raise typer.Exit(run_sweep(sweep_plan, out, err, look, budget=budget, until_decided=until_decided))
 
 

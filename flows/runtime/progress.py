@@ -104,7 +104,7 @@ class SweepProgress:
             self._end(self.rows[trial.key], result)
 
     def take_up(self, done: Sequence[tuple[Trial, TrialResult]]) -> None:
-        """Trials that are done: those whose end this flow has not seen had ended before it. All at once, so that they are counted together."""
+        """Trials that are done: those whose end this flow has not seen had ended before it. All at once: they are counted together."""
         with self.lock:
             for trial, result in done:
                 row = self.rows[trial.key]

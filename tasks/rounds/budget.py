@@ -8,7 +8,7 @@ from experiments.config import duration
 from experiments.config.errors import ConfigError
 from experiments.spec.schema import MOST_ROUNDS
 from experiments.stats.look import KEPT, Look
-from experiments.trial import Trial
+from experiments.trial import Outcome, Trial
 from tasks.analysis.looks import cells_of_plan, undecided_cells
 from tasks.analysis.race import State, race_of
 from tasks.analysis.results import load_sweep
@@ -24,15 +24,22 @@ from tasks.sweep.variants import Say
 from tasks.sweep.what_is_left import Left
 
 
-def gone_on_with(store: SweepStore, budget_s: float | None = None, until_decided: bool | None = None, say: Say = lambda text: None) -> Plan:
+def gone_on_with(
+    store: SweepStore,
+    budget_s: float | None = None,
+    until_decided: bool | None = None,
+    say: Say = lambda text: None,
+    *,
+    crashed: bool = False,
+) -> Plan:
     """The plan of a sweep that exists, under today's code and data, and with so much more time, s, if any is given.
 
     With more time, trials for which there was none before come back (tasks/sweep/cut.py). They run first: what was asked for comes before
-    more rounds of what is measured. Writes nothing. Raises as `renew` and `with_budget`.
+    more rounds of what is measured. Writes nothing. `crashed`: as `with_budget`. Raises as `renew` and `with_budget`.
     """
     plan = store.load_plan()
     plan = renew(plan if budget_s is None else restored(plan), say=say)
-    return plan if budget_s is None and until_decided is None else with_budget(store, plan, budget_s, until_decided)
+    return plan if budget_s is None and until_decided is None else with_budget(store, plan, budget_s, until_decided, crashed=crashed)
 
 
 def deadline_of(store: SweepStore, plan: Plan, left: Left, budget_s: float | None) -> Deadline | None:
@@ -65,18 +72,19 @@ def _measured_anew(store: SweepStore, plan: Plan, left: Left) -> bool:
     return False
 
 
-def with_budget(store: SweepStore, plan: Plan, budget_s: float | None, until_decided: bool | None = None) -> Plan:
+def with_budget(store: SweepStore, plan: Plan, budget_s: float | None, until_decided: bool | None = None, *, crashed: bool = False) -> Plan:
     """The plan of a sweep that exists with so much more time from now on, s; None leaves what it has.
 
     A sweep whose trials were all planned at the start was looked at when they were done: that look is noted, and its comparisons that are
-    decided get no more rounds unless `until_decided` is False. Raises ConfigError for a sweep that cannot have a budget, and for a budget
+    decided get no more rounds unless `until_decided` is False. `crashed`: trials that crashed are about to run again, so the time is theirs
+    first, and no round has to fit in it. Raises ConfigError for a sweep that cannot have a budget, and for a budget
     that is too short.
     """
     if plan.aa is not None or plan.name.startswith("nightly-"):
         kind = "an A/A sweep: it goes on by pairs" if plan.aa else "a night, whose definition says its budget"
         raise ConfigError.one("--budget", None, "", f"{plan.sweep_id} is {kind}", "give the id of a sweep of `sweep run`")
     if plan.race is not None:
-        return _race_with_budget(store, plan, budget_s, until_decided)
+        return _race_with_budget(store, plan, budget_s, until_decided, crashed=crashed)
     settings = plan.decide
     if settings is None:
         if budget_s is None:
@@ -89,12 +97,17 @@ def with_budget(store: SweepStore, plan: Plan, budget_s: float | None, until_dec
     if budget_s is not None:
         settings = settings.model_copy(update={"budget_s": seconds_run(store, plan) + budget_s, "most": MOST_ROUNDS, "resumed": True})
     plan = plan.model_copy(update={"decide": settings})
-    if budget_s is not None and all(outcome is not None and outcome.final for outcome in store.states(plan).values()):
+    if budget_s is not None and all(_is_over(outcome, crashed=crashed) for outcome in store.states(plan).values()):
         _check_room(store, plan, budget_s)
     return plan
 
 
-def _race_with_budget(store: SweepStore, plan: Plan, budget_s: float | None, until_decided: bool | None) -> Plan:
+def _is_over(outcome: Outcome | None, *, crashed: bool) -> bool:
+    """Whether a trial will not run, with `crashed` run again."""
+    return outcome is not None and outcome.final and not (crashed and outcome is Outcome.CRASHED)
+
+
+def _race_with_budget(store: SweepStore, plan: Plan, budget_s: float | None, until_decided: bool | None, *, crashed: bool) -> Plan:
     assert plan.race is not None
     if until_decided is not None:
         raise ConfigError.one(
@@ -104,7 +117,8 @@ def _race_with_budget(store: SweepStore, plan: Plan, budget_s: float | None, unt
         return plan
     settings = plan.race.model_copy(update={"budget_s": seconds_run(store, plan) + budget_s})
     rows = load_sweep(store.dir).rows
-    if any(row.outcome == "ok" for row in rows) and not any(row.result is None or not row.result.outcome.final for row in rows):
+    over = all(_is_over(row.result.outcome if row.result else None, crashed=crashed) for row in rows)
+    if over and any(row.outcome == "ok" for row in rows):
         race = race_of(plan, rows)
         left = [race.trials[racer] for racer in race.left]
         round_s = heat_seconds(rows, left)

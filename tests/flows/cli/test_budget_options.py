@@ -91,6 +91,23 @@ def test_time_in_which_no_trial_that_is_left_ends_is_refused_and_nothing_starts(
     assert resumed.left == [] and store.load_plan() == resumed.plan
 
 
+def test_trials_that_crashed_run_again_in_time_in_which_no_round_fits(resumed: Resumed) -> None:
+    """A round takes two minutes by what the trials took that did not crash, and the one that crashed a minute."""
+    third = make_trial(3)
+    resumed.renewed[third.key] = third
+    plan = make_plan([resumed.first, resumed.second, third], decide=DecideSettings(budget_s=5.0, until_decided=False))
+    store = saved(plan, t1=Outcome.OK, t2=Outcome.CRASHED, t3=Outcome.OK)
+    round_ = resumed("--budget", "60s")
+    assert round_.exit_code == 1 and "1m is too short: a round of 2 trials takes about 2m here" in round_.stderr, round_.output
+    refused = resumed("--budget", "59s", "--crashed")
+    assert refused.exit_code == 1 and "59s is too short for any trial that is left" in refused.stderr, refused.output
+    assert store.load_plan() == plan and store.states(plan)[resumed.second.key] is Outcome.CRASHED, "nothing was written"
+    assert resumed("--budget", "60s", "--crashed").exit_code == 1 and len(resumed.left) == 1
+    assert resumed.left[0] is not None and 50.0 < resumed.left[0] <= 60.0
+    assert store.states(plan) == {resumed.first.key: Outcome.OK, resumed.second.key: None, third.key: Outcome.OK}
+    assert [one.key for one in store.load_plan().retried] == [resumed.second.key]
+
+
 def test_what_is_measured_again_since_the_code_changed_is_not_cut_from_the_sweep(resumed: Resumed) -> None:
     """A deadline would leave out those that were measured before, and call the sweep whole."""
     resumed.renewed[resumed.first.key] = make_trial(11)

@@ -132,6 +132,19 @@ def test_more_time_that_is_too_short_for_a_round_is_refused() -> None:
         with_budget(store, plan, 59.0)
 
 
+def test_trials_that_crashed_and_run_again_need_no_time_for_a_round_beside_them() -> None:
+    plan = planned(until_decided=False)
+    store = saved(plan, t1=Outcome.OK, t2=Outcome.CRASHED)
+    for asked in (60.0, 59.0):  # a round takes a minute: of the cell that has a value
+        found = with_budget(store, plan, asked, crashed=True).decide
+        assert found is not None and found.budget_s == 120.0 + asked
+    with pytest.raises(ConfigError, match="59s is too short: a round of 1 trials takes about 1m here"):
+        with_budget(store, plan, 59.0)
+    whole = saved(plan, t1=Outcome.OK, t2=Outcome.OK)
+    with pytest.raises(ConfigError, match="59s is too short: a round of 2 trials takes about 2m here"):
+        with_budget(whole, plan, 59.0, crashed=True)
+
+
 def test_no_time_is_too_short_where_nothing_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = planned(until_decided=True, looks=[Look(round=1, spent=0.75)])
     store = saved(plan, t1=Outcome.OK, t2=Outcome.OK)

@@ -9,7 +9,7 @@ import pytest
 from experiments.config.errors import ConfigError
 from experiments.trial import Outcome
 from tasks.report.continued import ran_again
-from tasks.sweep.crashed_again import crashed_again
+from tasks.sweep.crashed_again import crashed_again, left_with_crashed
 from tasks.sweep.store import Plan, SweepBusy, SweepStore
 from tasks.sweep.what_is_left import what_is_left
 from tests.tasks.plan_support import make_plan, make_result, make_trial
@@ -45,10 +45,21 @@ def test_trials_that_crashed_are_to_do_and_their_records_are_kept() -> None:
     assert ran_again(again.model_copy(update={"trials": plan.trials[:1]})) == [], "of trials that are not there nothing is said"
 
 
+def test_what_is_left_with_them_is_told_before_anything_is_written() -> None:
+    store, plan = saved(*ENDS)
+    left = left_with_crashed(store, plan)
+    assert store.load_plan() == plan and not list(store.dir.glob("trials/*/crashed-a*"))
+    again = what_is_left(store, crashed_again(store, plan))
+    assert (left.rest, [trial for trial, _ in left.done]) == (again.rest, [trial for trial, _ in again.done])
+    assert [trial.key for trial in left.rest] == [plan.trials[number].key for number in (1, 3, 4)]
+
+
 def test_a_sweep_in_which_nothing_crashed_is_refused() -> None:
     store, plan = saved(Outcome.OK, Outcome.DIVERGED)
     with pytest.raises(ConfigError, match=f"--crashed: no trial of {plan.sweep_id} crashed"):
         crashed_again(store, plan)
+    with pytest.raises(ConfigError, match=f"--crashed: no trial of {plan.sweep_id} crashed"):
+        left_with_crashed(store, plan)
     assert store.load_plan() == plan and ran_again(plan) == []
 
 
