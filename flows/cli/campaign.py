@@ -69,7 +69,7 @@ def campaign(
     store = CampaignStore(state or (f"{file.campaign}-rehearsal" if overrides else file.campaign))
     budget_s = option_seconds("--budget", budget) if budget else file.budget_s
     asked = [name, *(["--state", state] if state else []), *_words(pool=pool, set=set_)]
-    go_on = shlex.join([*asked, *_words(sweep=sweep)])
+    go_on = shlex.join([*asked, *_words(sweep=sweep, budget=[budget] if budget else None), *(["--again"] if again else [])])
     this = Campaign(shlex.join(asked), go_on, file.part(sweep) if sweep else file, store, overrides, budget_s, began, again=again)
     if plan:
         this.show(out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ def run_night(definition: str, name: str, date: str, budget: str | None, pools: 
     """Run, or go on with, one night of a definition (its path or `name`). Returns the exit status: 3 where something got worse."""
     server = prepare_environment()
     check_database()
+    resume = _resume(name, date, budget, pools)
     with ExitStack() as stack:
         if server is None:
             err.print("starting a Prefect server for this command (`make up` starts one that stays) ...", highlight=False)
@@ -35,9 +37,9 @@ def run_night(definition: str, name: str, date: str, budget: str | None, pools: 
         else:
             prefect_api.check(server)
             err.print(f"Prefect: {server.removesuffix('/api')}", highlight=False)
-        state, ended = _run(definition, date, budget, pools, f"sweep nightly {name} --date {date}", err)
+        state, ended = _run(definition, date, budget, pools, resume, err)
     if state is None:
-        err.print(f"interrupted; go on with it: sweep nightly {name} --date {date}", highlight=False, soft_wrap=True)
+        err.print(f"interrupted; go on with it: {resume}", highlight=False, soft_wrap=True)
         return 1
     store = NightStore(name)
     night = store.load(date) if date in store.dates() and state.name != "Skipped" else None
@@ -52,6 +54,12 @@ def run_night(definition: str, name: str, date: str, budget: str | None, pools: 
     if state.name == "Skipped":
         return 0
     return ended[0] if night is not None and ended else 1
+
+
+def _resume(name: str, date: str, budget: str | None, pools: Sequence[str]) -> str:
+    """What goes on with a night. With all that was given: where nothing of it is planned yet, the definition's would be taken instead."""
+    words = ["sweep", "nightly", name, "--date", date, *(["--budget", budget] if budget is not None else [])]
+    return shlex.join([*words, *(word for pool in pools for word in ("--pool", pool))])
 
 
 def _run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
@@ -71,7 +72,7 @@ def run_sweep(
     `look`: at other work on this machine, where one has begun. `budget`: so much more time for it. `more`: the plan has time for more
     rounds than it had when its last flow ended.
     """
-    store = SweepStore(plan.sweep_id)
+    store, go_on = SweepStore(plan.sweep_id), resume_command(plan.sweep_id, budget, until_decided)
     with store.lease():
         server = prepare_environment()
         check_database()
@@ -80,13 +81,21 @@ def run_sweep(
             end = FlowEnd(ended.status, ended.message, finished=True)
             err.print(nothing_to_do(store, plan, more_asked=asked), highlight=False, markup=False, soft_wrap=True)
         else:
-            end = _run_held(store, plan, server, err, look, lambda expected: _run_flow(plan, expected, err, budget, until_decided))
-    return _say_end(store, end, out, err)
+            end = _run_held(store, plan, server, err, look, go_on, lambda expected: _run_flow(plan, expected, err, budget, until_decided))
+    return _say_end(store, end, out, err, go_on)
 
 
-def _say_end(store: SweepStore, end: FlowEnd, out: Console, err: Console) -> int:
+def resume_command(sweep_id: str, budget: str | None, until_decided: bool | None) -> str:
+    """What goes on with a sweep as the command did that was interrupted. Time that it gave is given again: without it what there had been
+    no time for would run however long it takes, or not at all."""
+    words = ["sweep", "resume", sweep_id, *(["--budget", budget] if budget is not None else [])]
+    decided = {None: [], True: ["--until-decided"], False: ["--no-until-decided"]}[until_decided]
+    return shlex.join([*words, *decided])
+
+
+def _say_end(store: SweepStore, end: FlowEnd, out: Console, err: Console, go_on: str) -> int:
     """Print how the flow ended, and last what the sweep found in one line, to be pasted; returns the exit status, which what is on disk can
-    only make worse."""
+    only make worse. `go_on`: the command that goes on with it."""
     status = end.status
     line, states = "", dict[str, Outcome | None]()
     if end.finished:
@@ -102,7 +111,7 @@ def _say_end(store: SweepStore, end: FlowEnd, out: Console, err: Console) -> int
     colour = {0: "green", 2: "yellow", UNDECIDED: "yellow"}.get(status, "red")
     err.print(f"[{colour}]{escape(end.message)}[/]", highlight=False, soft_wrap=True)
     if status == 1:
-        err.print(f"go on with it: sweep resume {store.sweep_id}", highlight=False, soft_wrap=True)
+        err.print(f"go on with it: {go_on}", highlight=False, soft_wrap=True)
     if line:
         out.print(f"{line}{_what_lacks(states)}", highlight=False, markup=False, soft_wrap=True)
     return status
@@ -114,8 +123,8 @@ def _what_lacks(states: dict[str, Outcome | None]) -> str:
     return "" if ended == len(states) else f"; incomplete: {ended} of {plural(len(states), 'trial')} ended"
 
 
-def _run_held(store: SweepStore, plan: Plan, server: str | None, err: Console, look: Look | None, run: Run) -> FlowEnd:
-    """Run a sweep whose lease this process holds. `server`: a Prefect server's URL."""
+def _run_held(store: SweepStore, plan: Plan, server: str | None, err: Console, look: Look | None, go_on: str, run: Run) -> FlowEnd:
+    """Run a sweep whose lease this process holds. `server`: a Prefect server's URL. `go_on`: the command that goes on with it."""
     err.print(f"sweep [bold]{plan.sweep_id}[/]: {_size(store, plan)}, results in {store.dir}", highlight=False, soft_wrap=True)
     err.print(f"command: {whole_command(plan)}", highlight=False, markup=False, soft_wrap=True)
     _warn_of_other_work(plan, err, look)
@@ -128,7 +137,7 @@ def _run_held(store: SweepStore, plan: Plan, server: str | None, err: Console, l
         return [*first, *(progress.running() if progress else [])]
 
     try:
-        with heeded(running, f"sweep resume {plan.sweep_id}"), head_start(store, plan) as begun:
+        with heeded(running, go_on), head_start(store, plan) as begun:
             first += [begun.trial] if begun else []
             expected = expected_seconds(plan)  # before Prefect, whose logging hides what this says of damaged sweeps
             with _prefect(store, server, begun, err):
@@ -137,7 +146,7 @@ def _run_held(store: SweepStore, plan: Plan, server: str | None, err: Console, l
     except (KeyboardInterrupt, Terminated):
         return end_of(None, None)
     except PrefectServerError as error:
-        raise PrefectServerError(f"{error}; go on with the sweep: sweep resume {plan.sweep_id}") from error
+        raise PrefectServerError(f"{error}; go on with the sweep: {go_on}") from error
     finally:
         CURRENT.set(None)
 

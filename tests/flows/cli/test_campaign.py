@@ -123,7 +123,9 @@ def test_sweeps_that_are_named_run_alone_in_the_order_in_which_they_are(machine:
     done = machine(tune, smoke, "--budget", "75s")  # 65 s of them for trials
     assert (done.exit_code, machine.counts) == (0, [("tune", 3)]), done.output
     told = done.stderr.replace("\n", "")
-    assert f"go on with it: sweep campaign {machine.file} --sweep synthetic-tune --sweep synthetic-smoke" in told
+    assert (
+        f"go on with it: sweep campaign {machine.file} --sweep synthetic-tune --sweep synthetic-smoke --budget 75swrite its pages" in told
+    )
     assert f"write its pages: sweep campaign {machine.file} --publish" in told
     assert machine(tune, smoke).exit_code == 0 and machine.counts == [("tune", 1), ("smoke", 1)]
     assert list(CampaignStore("two").load().sweeps) == ["synthetic-tune", "synthetic-smoke"], "of the same campaign"

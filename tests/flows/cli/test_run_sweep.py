@@ -117,10 +117,35 @@ def test_ctrl_c_while_prefect_starts_ends_what_was_begun(stage: Stage) -> None:
     stage.on_wait = interrupt
     status, text = stage.sweep()
     assert status == 1 and stage.done == ["look", "begin", "server", "wait", "server ends", "end"]
-    assert (
-        "interrupted before the flow came to its end; what was measured is kept" in text
-        and f"go on with it: sweep resume {SWEEP_ID}" in text
+    assert "interrupted before the flow came to its end; what was measured is kept" in text and text.endswith(
+        f"go on with it: sweep resume {SWEEP_ID}\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"budget": "20m"}, " --budget 20m"),
+        ({"budget": "20m", "until_decided": False}, " --budget 20m --no-until-decided"),
+        ({"until_decided": True}, " --until-decided"),
+    ],
+)
+def test_the_hint_of_a_resume_that_was_given_time_gives_it_again(stage: Stage, asked: dict[str, Any], words: str) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    stage.on_wait = interrupt
+    status, text = stage.sweep(**asked)
+    assert status == 1 and text.endswith(f"go on with it: sweep resume {SWEEP_ID}{words}\n")
+
+
+def test_a_server_that_does_not_start_names_the_resume_with_its_time(stage: Stage) -> None:
+    def fail() -> None:
+        raise PrefectServerError("the Prefect server ended with status 1")
+
+    stage.on_wait = fail
+    with pytest.raises(PrefectServerError, match=f"; go on with the sweep: sweep resume {SWEEP_ID} --budget 1h30m$"):
+        stage.sweep(budget="1h30m")
 
 
 def test_a_server_that_does_not_start_ends_what_was_begun(stage: Stage) -> None:

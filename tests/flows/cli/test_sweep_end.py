@@ -51,7 +51,7 @@ def printed(monkeypatch: pytest.MonkeyPatch) -> StringIO:
 
 def say(store: SweepStore, end: FlowEnd, text: StringIO) -> int:
     console = Console(file=text, width=200)
-    return _say_end(store, end, console, console)
+    return _say_end(store, end, console, console, f"sweep resume {store.sweep_id}")
 
 
 def test_the_status_of_an_earlier_flow_is_not_this_ones(printed: StringIO) -> None:
