@@ -12,6 +12,7 @@ from experiments.config import duration
 from experiments.config.errors import ConfigError, DamagedFile
 from experiments.spec.campaign import CampaignFile, CampaignSweep
 from experiments.trial import Trial
+from tasks.campaign.question import asked_for
 from tasks.campaign.store import CampaignState
 from tasks.rounds.decide_plan import one_more_round
 from tasks.rounds.growth import seconds_run
@@ -182,8 +183,7 @@ def _request(spec: CampaignSweep, overrides: Overrides, budget_s: float) -> Requ
 
 def _same(old: Request, new: Request) -> bool:
     """Whether both ask for the same cells, once or in rounds."""
-    of_time = {"budget_s": None, "until_decided": None}
-    return old.model_copy(update=of_time) == new.model_copy(update=of_time)
+    return asked_for(old) == asked_for(new) and old.repeats == new.repeats
 
 
 def _told(plan: Plan, file: CampaignFile, spec: CampaignSweep, overrides: Overrides) -> Plan:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from cluster.trial_layout import PLAN
 from experiments.spec.campaign import DEVICE, CampaignFile, CampaignSweep
+from tasks.campaign.question import Question, asked_for
 from tasks.campaign.store import CampaignError, CampaignState
 from tasks.report.manifest import MANIFEST
 from tasks.report.not_measured import not_measured
@@ -17,9 +18,8 @@ from tasks.report.publish import publish
 from tasks.report.republish import missing_of, sweeps_of
 from tasks.report.text_format import plural
 from tasks.sweep.cut import cut, restored
-from tasks.sweep.store import Plan, Request, SweepStore, read_plan, readable_result
+from tasks.sweep.store import Plan, SweepStore, read_plan, readable_result
 
-Question = tuple[str, ...]
 _VENDORS = frozenset({"nvidia", "amd", "intel", "habana"})
 
 
@@ -90,13 +90,6 @@ def _earlier(page: Path, stores: Sequence[SweepStore], specs: Sequence[CampaignS
         if (plan := new.get(question)) is not None and plan.sweep_id != name
     ]
     return _Earlier(stay, questions, missing if stay else [], replaced)
-
-
-def asked_for(request: Request | CampaignSweep) -> Question:
-    """What a sweep asks: suite, profile, pools, and what was chosen and set, in whatever order. Two that ask the same have the same cells,
-    unless the suite has changed meanwhile."""
-    chosen = {name: sorted(map(repr, values)) for name, values in request.only.items()}
-    return request.suite, request.profile, repr(sorted(request.pools)), repr(sorted(chosen.items())), repr(sorted(request.set.items()))
 
 
 def _not_measured(spec: CampaignSweep) -> str:

@@ -285,6 +285,18 @@ def test_an_entry_that_asks_for_something_else_gets_a_new_sweep_and_the_old_one_
     assert state.earlier == [before["synthetic-tune"]] and state.sweeps["synthetic-smoke"] == before["synthetic-smoke"]
 
 
+def test_an_entry_whose_choices_are_written_in_another_order_has_the_sweep_that_it_had(machine: Machine) -> None:
+    machine.file.write_text(TWO.replace("dataloader_workers: [0]", "dataloader_workers: [0, 1]"))
+    machine()
+    before = CampaignStore("two").load()
+    machine.file.write_text(TWO.replace("dataloader_workers: [0]", "dataloader_workers: [1, 0]"))
+    assert machine().exit_code == 0 and machine.ran == [], "the cells are the same"
+    assert CampaignStore("two").load() == before
+    machine.file.write_text(TWO.replace("rounds: {most: 1}, only", "rounds: {most: 2}, only").replace("workers: [0]", "workers: [0, 1]"))
+    assert machine().exit_code == 0 and machine.counts == [("tune", 8)], "in rounds it is another sweep"
+    assert CampaignStore("two").load().earlier == [before.sweeps["synthetic-tune"]]
+
+
 def test_an_entry_that_is_changed_back_has_the_sweep_that_it_had(machine: Machine) -> None:
     machine()
     first = CampaignStore("two").load()

@@ -9,7 +9,7 @@ import pytest
 
 from experiments.config.paths import runs_root
 from experiments.spec.campaign import CampaignFile, CampaignSweep
-from tasks.campaign.pages import WrittenPage, asked_for, publish_pages
+from tasks.campaign.pages import WrittenPage, publish_pages
 from tasks.campaign.store import CampaignState
 from tasks.report.manifest import check_published
 from tasks.report.publish import PublishError, publish
@@ -115,21 +115,3 @@ def test_a_page_that_was_edited_is_left_alone(page: Path) -> None:
     with pytest.raises(PublishError, match=f"{OLD}/report.md was changed"):
         published(page.parent, large=NEW)
     assert (page / "README.md").read_bytes() == before and not (page / NEW).exists()
-
-
-@pytest.mark.parametrize(
-    ("request_", "same"),
-    [
-        ({"only": {"model": ["a", "b"]}, "set": {"x": 1, "y": [2]}}, True),
-        ({"only": {"model": ["b", "a"]}, "set": {"y": [2], "x": 1}}, True),
-        ({"only": {"model": ["a"]}, "set": {"x": 1, "y": [2]}}, False),
-        ({"only": {"model": ["a", "b"]}, "set": {"x": "1", "y": [2]}}, False),
-        ({"only": {"model": ["a", "b"]}, "set": {"x": 1}}, False),
-        ({"only": {"model": ["a", "b"]}, "set": {"x": 1, "y": [2]}, "profile": "smoke"}, False),
-        ({"only": {"model": ["a", "b"]}, "set": {"x": 1, "y": [2]}, "pools": ["cpu"]}, False),
-        ({"only": {"model": ["a", "b"]}, "set": {"x": 1, "y": [2]}, "repeats": 9, "budget_s": 3.0}, True),
-    ],
-)
-def test_what_two_sweeps_ask(request_: dict[str, Any], same: bool) -> None:
-    spec = CampaignSweep(suite="made_up", only={"model": ["a", "b"]}, set={"y": [2], "x": 1}, to="page")
-    assert (asked_for(Request(suite="made_up", **{"profile": "full", **request_})) == asked_for(spec)) is same
