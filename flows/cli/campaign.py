@@ -20,6 +20,21 @@ def _words(**values: list[str] | None) -> list[str]:
     return [word for option, given in values.items() for value in given or [] for word in (f"--{option}", value)]
 
 
+def _check_publish(sweep: str | None, budget: str | None, *, plan: bool, again: bool) -> None:
+    """Raise ConfigError for an option that does nothing beside --publish. `--pool` and `--set` say which rehearsal's pages are written."""
+    from experiments.config.errors import ConfigError
+
+    given = {
+        "--sweep": (sweep, "leave it out: a page has all sweeps of its folder"),
+        "--budget": (budget, "leave it out: pages have what was measured, and nothing runs"),
+        "--again": ("" if again else None, "leave it out: pages have what was measured, and nothing runs"),
+        "--plan": ("" if plan else None, "leave out one of the two: --plan shows what would run, and writes nothing"),
+    }
+    for option, (value, hint) in given.items():
+        if value is not None:
+            raise ConfigError.one(option, None, value, "is given with --publish", hint)
+
+
 @app.command(
     epilog="Examples: sweep campaign gpu-x4 --plan · sweep campaign gpu-x4 --budget 9m · sweep campaign gpu-x4 --publish · "
     "sweep campaign gpu-x2 --sweep llm-8b --sweep flava-max · "
@@ -49,21 +64,21 @@ def campaign(
 ) -> None:
     """Run the sweeps of a campaign one after the other within a time. The same command again goes on where it stopped.
 
-    With --pool or --set it is a rehearsal: its state and its pages are kept apart, below runs/campaigns/NAME-rehearsal.
+    With --pool or --set it is a rehearsal: its state and its pages are kept apart, below runs/campaigns/NAME-rehearsal. --publish takes
+    the same ones as the run did.
     """
     from time import monotonic
 
     began = monotonic()
     from experiments.config.duration import option_seconds
-    from experiments.config.errors import ConfigError
     from experiments.spec.campaign import load_campaign
     from flows.cli.run_campaign import Campaign
     from flows.cli.start_sweep import once
     from tasks.campaign.entries import Overrides
     from tasks.campaign.store import CampaignStore
 
-    if sweep and publish:
-        raise ConfigError.one("--sweep", None, sweep[0], "is given with --publish", "leave it out: a page has all sweeps of its folder")
+    if publish:
+        _check_publish(sweep[0] if sweep else None, budget, plan=plan, again=again)
     file = load_campaign(name)
     overrides = Overrides(pools=tuple(pool or ()), set=once("--set", set_))
     store = CampaignStore(state or (f"{file.campaign}-rehearsal" if overrides else file.campaign))

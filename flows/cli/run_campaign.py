@@ -24,7 +24,7 @@ from flows.cli.show_campaign import print_entries, print_left
 from flows.cli.show_plan import print_lacking
 from flows.runtime.command_environment import prepare_environment
 from flows.runtime.interrupts import TOLD_TO_END
-from tasks.campaign.entries import Entry, Overrides, check_fits, entries_of, with_time
+from tasks.campaign.entries import Entry, Overrides, check_fits, check_rehearsed, entries_of, with_time
 from tasks.campaign.pages import publish_pages
 from tasks.campaign.store import CampaignStore
 from tasks.rounds.growth import seconds_run
@@ -61,10 +61,13 @@ class Campaign:
         check_fits(self.file, entries, self._time_s)
 
     def publish(self, out: Console, err: Console) -> None:
-        """Write the pages; those of a rehearsal below its state. Raises as `publish_pages`."""
+        """Write the pages; those of a rehearsal below its state. Raises as `publish_pages` and `check_rehearsed`."""
         root = self.store.dir if self.overrides or self.store.name != self.file.campaign else REPOSITORY
         with self.store.lock():
-            for page in publish_pages(self.file, self.store.load(), root):
+            state = self.store.load()
+            if self.overrides:
+                check_rehearsed(self.file, state, self.overrides)
+            for page in publish_pages(self.file, state, root):
                 if page.readme is None:
                     err.print(f"[yellow]no page[/] {page.folder}: nothing of it was measured", highlight=False, soft_wrap=True)
                     continue

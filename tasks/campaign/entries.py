@@ -200,6 +200,21 @@ def _told(plan: Plan, file: CampaignFile, spec: CampaignSweep, overrides: Overri
     return plan.model_copy(update=update)
 
 
+def check_rehearsed(file: CampaignFile, state: CampaignState, overrides: Overrides) -> None:
+    """Raise ConfigError where a sweep was measured with something else than the file and these options ask for, DamagedFile for its plan:
+    its page would have other settings than the command that wrote it."""
+    for spec in file.sweeps:
+        store = SweepStore(sweep_id) if (sweep_id := state.sweeps.get(spec.called)) else None
+        if store is None or not store.exists():
+            continue
+        request = store.load_plan().request
+        if asked_for(request) != asked_for(_request(spec, overrides, 1.0)):
+            given = shlex.join(overrides_of(request.model_copy(update={"repeats": None}))) or "none of them"
+            problem = f"sweep {spec.called} ({store.sweep_id}) was measured with {given}"
+            hint = "give what it was measured with, or run the campaign with these first, without --publish"
+            raise ConfigError.one("--pool, --set", None, "", problem, hint)
+
+
 def check_fits(file: CampaignFile, entries: Sequence[Entry], budget_s: float) -> None:
     """Raise ConfigError where nothing of a new sweep is expected to fit in the time that the file gives it, or nothing of any in that of
     this run."""

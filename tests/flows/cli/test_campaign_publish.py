@@ -1,0 +1,50 @@
+"""`sweep campaign --publish`: which options go with it, and what they say of the pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flows.cli import run_campaign
+from tasks.campaign.store import CampaignStore
+from tests.flows.cli.test_campaign import Machine, machine
+
+__all__ = ["machine"]  # a fixture
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["--sweep", "synthetic-smoke"],
+            "--sweep: synthetic-smoke: is given with --publish; leave it out: a page has all sweeps of its folder",
+        ),
+        (["--budget", "9m"], "--budget: 9m: is given with --publish; leave it out: pages have what was measured, and nothing runs"),
+        (["--again"], "--again: is given with --publish; leave it out: pages have what was measured, and nothing runs"),
+        (["--plan"], "--plan: is given with --publish; leave out one of the two: --plan shows what would run, and writes nothing"),
+    ],
+)
+def test_what_does_nothing_beside_publish_is_refused(machine: Machine, words: list[str], said: str) -> None:
+    done = machine("--publish", *words)
+    assert done.exit_code == 1 and done.stderr == f"error: {said}\n", done.output
+    assert not done.stdout and machine.ran == []
+
+
+def test_pages_of_a_rehearsal_are_of_the_settings_that_are_given(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[tuple[Path, dict[str, str]]] = []
+    monkeypatch.setattr(run_campaign, "publish_pages", lambda file, state, root: written.append((root, state.sweeps)) or [])
+    assert machine("--set", "steps=50").exit_code == 0
+    state = CampaignStore("two-rehearsal").load()
+    for given in (["--set", "steps=60"], ["--set", "steps=50", "--set", "batch_size=16"], ["--set", "steps=50", "--pool", "other"]):
+        refused = machine("--publish", *given)
+        assert refused.exit_code == 1 and written == []
+        assert refused.stderr == (
+            f"error: --pool, --set: sweep synthetic-smoke ({state.sweeps['synthetic-smoke']}) was measured with --set steps=50; "
+            "give what it was measured with, or run the campaign with these first, without --publish\n"
+        )
+    assert machine("--publish", "--set", "steps=50").exit_code == 0
+    assert written == [(CampaignStore("two-rehearsal").dir, state.sweeps)]
+    assert machine("--set", "steps=60").exit_code == 0 and machine("--publish", "--set", "steps=60").exit_code == 0
+    assert written[1:] == [(CampaignStore("two-rehearsal").dir, CampaignStore("two-rehearsal").load().sweeps)]
+    assert written[1][1] != state.sweeps
