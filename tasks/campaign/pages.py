@@ -12,10 +12,11 @@ from cluster.trial_layout import PLAN
 from experiments.spec.campaign import DEVICE, CampaignFile, CampaignSweep
 from tasks.campaign.question import Question, asked_for
 from tasks.campaign.store import CampaignError, CampaignState
+from tasks.report.lacks import Lack, lacks_of
 from tasks.report.manifest import MANIFEST
 from tasks.report.not_measured import not_measured
 from tasks.report.publish import publish
-from tasks.report.republish import missing_of, sweeps_of
+from tasks.report.republish import sweeps_of
 from tasks.report.text_format import plural
 from tasks.sweep.cut import cut, restored
 from tasks.sweep.store import Plan, SweepStore, read_plan, readable_result
@@ -25,11 +26,11 @@ _VENDORS = frozenset({"nvidia", "amd", "intel", "habana"})
 
 class WrittenPage(NamedTuple):
     """A page's folder, its README (None: nothing of it was measured, nothing was written), what is missing on it, and which sweeps of the
-    earlier page are not on it any more; the latter two as sentences."""
+    earlier page are not on it any more, as sentences."""
 
     folder: str
     readme: Path | None
-    missing: list[str]
+    missing: list[Lack]
     replaced: list[str]
 
 
@@ -45,20 +46,20 @@ def publish_pages(file: CampaignFile, state: CampaignState, root: Path) -> Itera
         raise CampaignError(f"nothing of {file.campaign} was measured yet; the same command without --publish does")
     for to in dict.fromkeys(spec.to for spec in file.sweeps):
         specs = [spec for spec in file.sweeps if spec.to == to]
-        pages, unmeasured = dict[str, tuple[list[SweepStore], list[str]]](), list[CampaignSweep]()
+        pages, unmeasured = dict[str, tuple[list[SweepStore], list[Lack]]](), list[CampaignSweep]()
         for spec in specs:
             store = _store(spec, state)
             if store is None or not _measured(store):
                 unmeasured.append(spec)
                 continue
-            stores, lines = pages.setdefault(to.replace(DEVICE, _devices(store)), ([], []))
-            lines += [f"{spec.called} ({store.sweep_id}): {line}" for line in _without_what_is_missing(store)]
+            stores, lacks = pages.setdefault(to.replace(DEVICE, _devices(store)), ([], []))
+            lacks += [Lack(called=spec.called, sweep_id=store.sweep_id, what=what) for what in _without_what_is_missing(store)]
             stores.append(store)
         if not pages:
             yield WrittenPage(to, None, [_not_measured(spec) for spec in unmeasured], [])
-        for folder, (stores, lines) in pages.items():
+        for folder, (stores, lacks) in pages.items():
             earlier = _earlier(root / folder, stores, specs)
-            missing = [*earlier.missing, *lines, *(_not_measured(spec) for spec in unmeasured if asked_for(spec) not in earlier.questions)]
+            missing = [*earlier.missing, *lacks, *(_not_measured(spec) for spec in unmeasured if asked_for(spec) not in earlier.questions)]
             yield WrittenPage(folder, publish(stores, root / folder, missing, earlier.stay), missing, earlier.replaced)
 
 
@@ -68,7 +69,7 @@ class _Earlier:
 
     stay: list[str] = field(default_factory=list)
     questions: list[Question] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
+    missing: list[Lack] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
 
 
@@ -81,9 +82,7 @@ def _earlier(page: Path, stores: Sequence[SweepStore], specs: Sequence[CampaignS
     stay = [name for name, question in asked.items() if question not in new]
     questions = [asked[name] for name in stay]
     called = [spec for spec in specs if asked_for(spec) not in questions]
-    anew = tuple(f"{spec.called}{end}" for spec in called for end in (": ", f" ({spec.suite}, "))
-    gone = [f" ({name}): " for name in asked if name not in stay]
-    missing = [line for line in missing_of(page) if not line.startswith(anew) and not any(one in line for one in gone)]
+    missing = [lack for lack in lacks_of(page) if not _is_told_anew(lack, called) and (lack.sweep_id not in asked or lack.sweep_id in stay)]
     replaced = [
         f"{name} of {plural(len(plans[name].trials), 'trial')}, by {plan.sweep_id} of {len(plan.trials)}"
         for name, question in asked.items()
@@ -92,8 +91,13 @@ def _earlier(page: Path, stores: Sequence[SweepStore], specs: Sequence[CampaignS
     return _Earlier(stay, questions, missing if stay else [], replaced)
 
 
-def _not_measured(spec: CampaignSweep) -> str:
-    return f"{spec.called} ({spec.suite}, profile {spec.profile}): not measured, there was no time for it"
+def _is_told_anew(lack: Lack, called: Sequence[CampaignSweep]) -> bool:
+    """Whether it is of one of these entries, and of no sweep: what the entry has now says what it lacks."""
+    return lack.sweep_id is None and any(lack.called == spec.called and lack.suite in (None, spec.suite) for spec in called)
+
+
+def _not_measured(spec: CampaignSweep) -> Lack:
+    return Lack(called=spec.called, suite=spec.suite, profile=spec.profile, what="not measured, there was no time for it")
 
 
 def _devices(store: SweepStore) -> str:

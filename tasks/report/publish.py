@@ -27,6 +27,7 @@ from tasks.report.cell_counts import per_cell
 from tasks.report.certificate_text import certificate_lines, pooled_certificates
 from tasks.report.comparison_table import ComparisonTable
 from tasks.report.given_command import given_command
+from tasks.report.lacks import README, Lack, write_lacks
 from tasks.report.manifest import MANIFEST, check_published, files_below, listed_files, write_manifest
 from tasks.report.markdown import render_text
 from tasks.report.model import make_report
@@ -41,7 +42,6 @@ from tasks.sweep.own_data import is_made
 from tasks.sweep.request_text import set_and_chosen
 from tasks.sweep.store import Plan, SweepStore, read_plan
 
-README = "README.md"
 PRIVATE = frozenset({"host"})  # of the environment; `host_id` stays
 VERSIONS = ("driver", "cuda", "torch", "torchao", "transformers", "ray", "python")  # of the environment, for the README
 _SHOWN = ("scaling", "loss_spikes")  # sections with a table: what several devices attain beside fewer, and what a suite on spikes asks
@@ -83,10 +83,10 @@ class PublishedSweep:
         return certificate_lines(self.certificates, "")
 
 
-def publish(stores: Sequence[SweepStore], folder: Path, missing: Sequence[str] = (), beside: Sequence[str] = ()) -> Path:
+def publish(stores: Sequence[SweepStore], folder: Path, missing: Sequence[Lack] = (), beside: Sequence[str] = ()) -> Path:
     """Write the page of these sweeps to `folder`; an earlier page there is replaced. Returns its README.
 
-    `missing`: what was to be measured and was not, as sentences for the page. `beside`: ids of sweeps of the earlier page that stay, before
+    `missing`: what was to be measured and was not. `beside`: ids of sweeps of the earlier page that stay, before
     the others; their texts are written anew.
     Raises PublishError, and writes nothing, if a sweep is not whole or the folder holds what `sweep publish` did not write; StoreError,
     ResultsError for a sweep that is not there; OSError.
@@ -120,12 +120,13 @@ def _why_not_there(folder: Path) -> list[str]:
     return [f"{folder / name} is not of the page that is there; move it away" for name in unknown]
 
 
-def write_page(sweeps: Sequence[PublishedSweep], missing: Sequence[str], folder: Path) -> None:
-    """README and manifest of a folder that holds the files of these sweeps."""
+def write_page(sweeps: Sequence[PublishedSweep], missing: Sequence[Lack], folder: Path) -> None:
+    """README, manifest and what is missing, of a folder that holds the files of these sweeps."""
     together = pooled_certificates([sweep.certificates for sweep in sweeps])
     sweeps = [replace(one, heading=_told_apart(one, [other for other in sweeps if other.heading == one.heading])) for one in sweeps]
     text = render_text("published.md.jinja", sweeps=sweeps, missing=missing, together=together)
     (folder / README).write_text(text, encoding="utf-8")
+    write_lacks(folder, missing)
     write_manifest(folder)
 
 

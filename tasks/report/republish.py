@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 import shutil
 from pathlib import Path
 
 from cluster.trial_layout import PLAN
+from tasks.report.lacks import README, lacks_of
 from tasks.report.manifest import check_published, listed_files
-from tasks.report.publish import README, PublishError, publish_again, replace_page, write_page
+from tasks.report.publish import PublishError, publish_again, replace_page, write_page
 
 
 def republish(folder: Path) -> Path:
@@ -17,14 +17,14 @@ def republish(folder: Path) -> Path:
     places of data that we drew. Returns its README.
 
     Raises PublishError, and writes nothing, if a file of the page is not as it was written; ResultsError for a folder that is no page;
-    OSError.
+    DamagedFile, OSError.
     """
     if problems := check_published(folder):
         raise PublishError("nothing was written:\n" + "\n".join(f"- {problem}" for problem in problems))
     temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
     try:
         published = [publish_again(folder / name, temporary / name) for name in sweeps_of(folder)]
-        write_page(published, missing_of(folder), temporary)
+        write_page(published, lacks_of(folder), temporary)
         replace_page(folder, temporary)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -35,13 +35,3 @@ def sweeps_of(folder: Path) -> list[str]:
     """Ids of a page's sweeps, in its order. Raises ResultsError for a folder that is no page."""
     text = (folder / README).read_text(encoding="utf-8")
     return sorted((path.partition("/")[0] for path in listed_files(folder) if path.endswith(f"/{PLAN}")), key=text.find)
-
-
-def missing_of(folder: Path) -> list[str]:
-    """What a page says was not measured, which only its campaign knew."""
-    text = (folder / README).read_text(encoding="utf-8")
-    after = re.split(r"\nNot measured(?:, or not as often as planned)?(?:, by what the campaign calls them)?:\n", text, maxsplit=1)[-1]
-    if after == text:
-        return []
-    lines = after.partition("\n\n")[0].splitlines()
-    return [re.sub(r"\\(.)", r"\1", line.removeprefix("- ")) for line in lines]

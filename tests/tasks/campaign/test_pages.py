@@ -11,6 +11,7 @@ from experiments.trial import Outcome
 from tasks.campaign import pages
 from tasks.campaign.pages import publish_pages, sentences
 from tasks.campaign.store import CampaignError, CampaignState, CampaignStore
+from tasks.report.lacks import Lack
 from tasks.sweep.store import SweepStore
 from tests.tasks.plan_support import SWEEP_ID, make_plan, make_trial, saved
 
@@ -40,9 +41,9 @@ def test_cells_without_a_trial_and_with_fewer_are_told_apart() -> None:
 
 def test_sweeps_of_one_folder_share_a_page_which_names_what_was_not_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     saved(make_plan([make_trial(1), make_trial(2)]), t1=Outcome.OK, t2=Outcome.INFRA)
-    told: list[tuple[list[str], Path, list[str]]] = []
+    told: list[tuple[list[str], Path, list[Lack]]] = []
 
-    def publish(stores: list[SweepStore], folder: Path, missing: list[str], beside: list[str]) -> Path:
+    def publish(stores: list[SweepStore], folder: Path, missing: list[Lack], beside: list[str]) -> Path:
         assert not beside
         assert not any(store.is_held() for store in stores)
         told.append(([store.sweep_id for store in stores], folder, missing))
@@ -50,8 +51,11 @@ def test_sweeps_of_one_folder_share_a_page_which_names_what_was_not_measured(mon
 
     monkeypatch.setattr(pages, "publish", publish)
     found = list(publish_pages(FILE, CampaignState(campaign="two", sweeps={"a": SWEEP_ID}), tmp_path))
-    lost = f"a ({SWEEP_ID}): 1 cell not measured since it was interrupted or the infrastructure failed: number 2"
-    unmeasured = "b (made_up, profile full): not measured, there was no time for it"
+    why = "1 cell not measured since it was interrupted or the infrastructure failed: number 2"
+    lost = Lack(called="a", sweep_id=SWEEP_ID, what=why)
+    unmeasured = Lack(called="b", suite="made_up", profile="full", what="not measured, there was no time for it")
+    assert lost.sentence == f"a ({SWEEP_ID}): {why}"
+    assert unmeasured.sentence == "b (made_up, profile full): not measured, there was no time for it"
     assert told == [([SWEEP_ID], tmp_path / "one", [lost, unmeasured])]
     assert [(folder, readme) for folder, readme, *_ in found] == [("one", tmp_path / "one" / "README.md"), ("other", None)]
 

@@ -11,9 +11,10 @@ from experiments.config.paths import runs_root
 from experiments.spec.campaign import CampaignFile, CampaignSweep
 from tasks.campaign.pages import WrittenPage, publish_pages
 from tasks.campaign.store import CampaignState
+from tasks.report.lacks import Lack, lacks_of
 from tasks.report.manifest import check_published
 from tasks.report.publish import PublishError, publish
-from tasks.report.republish import missing_of, sweeps_of
+from tasks.report.republish import sweeps_of
 from tasks.sweep.store import Request
 from tests.tasks.fake_sweep import Fake, whole_sweep
 
@@ -46,6 +47,10 @@ def written(root: Path, file: CampaignFile = FILE, **sweeps: str) -> WrittenPage
 def published(root: Path, **sweeps: str) -> Path:
     """The page after that."""
     return root / written(root, **sweeps).folder
+
+
+def missing_of(page: Path) -> list[str]:
+    return [lack.sentence for lack in lacks_of(page)]
 
 
 @pytest.fixture
@@ -81,7 +86,12 @@ def test_a_sweep_that_asked_the_same_is_replaced_and_told(page: Path) -> None:
 
 
 def test_what_an_earlier_page_lacked_goes_with_the_sweeps_that_it_is_said_of(page: Path) -> None:
-    publish([], page, [f"small ({OLD}): fewer trials than planned", "other (other, profile full): not measured"], [OLD])
+    publish(
+        [],
+        page,
+        [Lack(called="small", sweep_id=OLD, what="fewer"), Lack(called="other", suite="other", profile="full", what="none")],
+        [OLD],
+    )
     measured(AGAIN, set={"batch_size": 8})
     assert missing_of(published(page.parent, small=AGAIN)) == [
         f"{called}, profile {profile}): not measured, there was no time for it"
@@ -90,7 +100,7 @@ def test_what_an_earlier_page_lacked_goes_with_the_sweeps_that_it_is_said_of(pag
 
 
 def test_another_campaigns_sweep_of_the_same_name_keeps_what_is_said_of_it(page: Path) -> None:
-    lacks = f"small ({OLD}): fewer trials than planned"
+    lacks = Lack(called="small", sweep_id=OLD, what="fewer trials than planned")
     publish([], page, [lacks], [OLD])
     other = FILE.model_copy(update={"sweeps": [FILE.sweeps[1].model_copy(update={"name": "small"})]})
     measured(NEW, set={"batch_size": 64})
@@ -99,7 +109,8 @@ def test_another_campaigns_sweep_of_the_same_name_keeps_what_is_said_of_it(page:
 
 
 def test_what_an_earlier_page_lacked_of_a_sweep_that_stays_is_said_again(page: Path) -> None:
-    publish([], page, ["small: fewer trials than planned, for want of time: MP-1", "large: gone"], [OLD])
+    early = [Lack(called="small", what="fewer trials than planned, for want of time: MP-1"), Lack(called="large", what="gone")]
+    publish([], page, early, [OLD])
     measured(NEW, set={"batch_size": 64})
     published(page.parent, large=NEW)
     assert missing_of(page) == [

@@ -14,13 +14,14 @@ from cluster.trial_layout import KNOWN_SPREAD, PLAN
 from experiments.config.paths import runs_root
 from flows.cli.commands import app
 from tasks.analysis.results import ResultsError
+from tasks.report.lacks import LACKS, Lack, lacks_of
 from tasks.report.manifest import MANIFEST, check_published, files_below
 from tasks.report.publish import PublishError, publish
-from tasks.report.republish import missing_of, republish
+from tasks.report.republish import republish
 from tests.tasks.fake_sweep import Fake, whole_sweep
 
 FIRST, SECOND = "made-up-20260102-000000-0000", "made-up-20260101-000000-0000"  # in the page's order
-MISSING = ["`a_b` had no time", "nor *c*"]
+MISSING = [Lack(called="a_b", suite="s", profile="`p`", what="had no time: x (y)"), Lack(what="nor *c*")]
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +60,12 @@ def test_a_page_of_todays_code_stays_as_it_is(page: Path) -> None:
     assert contents(page) == before and check_published(page) == []
     heading = "Not measured, or not as often as planned, by what the campaign calls them"
     text = (page / "README.md").read_text()
-    assert f"\n{heading}:\n- \\`a\\_b\\` had no time\n- nor \\*c\\*\n" in text
-    for earlier in (", by what the campaign calls them", ", or not as often as planned, by what the campaign calls them"):
-        (page / "README.md").write_text(text.replace(earlier, "", 1))
-        assert missing_of(page) == MISSING, "as earlier versions wrote it"
+    assert f"\n{heading}:\n- a\\_b (s, profile \\`p\\`): had no time: x (y)\n- nor \\*c\\*\n" in text
+    assert lacks_of(page) == MISSING
+    (page / LACKS).unlink()
+    for earlier in ("", ", by what the campaign calls them", ", or not as often as planned, by what the campaign calls them"):
+        (page / "README.md").write_text(text.replace(earlier, "", 1) if earlier else text)
+        assert lacks_of(page) == MISSING, "as earlier versions wrote it"
 
 
 def test_texts_are_written_anew_and_what_was_measured_stays(page: Path) -> None:
