@@ -47,6 +47,7 @@ class Parity:
     divergence that would have been struck with a probability of 90 %; `recommended`: steps at which that would be 1 %. Each is None where
     it is not known, `recommended` also where no number of steps would do, only more seeds. `bound`: the difference from which it is struck,
     the band's half-width. `left_at`: the step (1-based) from which the difference stays above MARGIN, or at which the loss is not finite.
+    `fell_to`: the reference's loss in the judged half, as a share of that of its first steps (a twentieth of them, at least one).
     `ends` (blocks,) are the last steps of blocks of the curve, `curve` (blocks,) the difference in each.
     """
 
@@ -62,6 +63,7 @@ class Parity:
     pairs: int = 0  # seeds that the candidate shares with the reference
     seeds: int = 0  # of the reference
     left_at: int | None = None
+    fell_to: float | None = None
     ends: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     curve: Array = field(default_factory=lambda: np.empty(0))
 
@@ -162,6 +164,7 @@ def _judged(ours: Array, theirs: Array, *, trains: bool, counts: dict[str, Any])
         found.smallest,
         _recommended(found, n, trains=trains) if len(ours) >= SEEDS or not trains else None,
         left_at=_left_at(ends, curve) if struck else None,
+        fell_to=_fell_to(theirs),
         ends=ends,
         curve=curve,
         **counts,
@@ -173,8 +176,7 @@ def _why_not(ours: Array, theirs: Array, *, trains: bool) -> str:
     n = ours.shape[1]
     if trains and n < MINIMUM_STEPS:
         return f"{n} steps are too few"
-    first, judged = theirs[:, : max(1, n // 20)].mean(), theirs[:, n // 2 :].mean()
-    if trains and not first - judged >= LEARNT * abs(first):
+    if trains and not _fell_to(theirs) <= 1 - LEARNT:
         return "the reference has not learnt: its loss fell by less than 2 %"
     quarter = (n + n // 2) // 2
     judged_parts = (slice(n // 2, n), slice(n // 2, quarter), slice(quarter, n))
@@ -182,6 +184,13 @@ def _why_not(ours: Array, theirs: Array, *, trains: bool) -> str:
     if all(part.interval[0] > -MARGIN and part.interval[1] < MARGIN for part in parts):
         return ""
     return "its difference is not known well enough" if trains else f"its losses differ by {100 * parts[0].mean:.2f} % a step, up or down"
+
+
+def _fell_to(theirs: Array) -> float:
+    """See `Parity`; above 1 where a loss that began below 0 rose. NaN where it began at 0."""
+    n = theirs.shape[1]
+    first, judged = float(theirs[:, : max(1, n // 20)].mean()), float(theirs[:, n // 2 :].mean())
+    return 1 - (first - judged) / abs(first) if first else math.nan
 
 
 def _difference(ours: Array, theirs: Array, part: slice, *, trains: bool, sizes: bool = False) -> _Difference:

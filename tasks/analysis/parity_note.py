@@ -7,12 +7,15 @@ import math
 from experiments.parameters import REFERENCE_SEEDS
 from experiments.stats.loss_parity import MARGIN, MINIMUM_STEPS, TARGET, Parity, ParityStatus
 
+NEAR_ZERO = 0.01  # of its first loss: what an exactly solvable task falls below, and one with noise in its data does not
+
 
 def parity_note(parity: Parity, precision: str, *, trains: bool = True) -> str:
     """`precision`: the reference's, empty where there is none."""
     if parity.status is ParityStatus.STRUCK:
         where = "is not finite" if not math.isfinite(parity.difference or 0.0) else f"differs by {signed(parity.difference)}"
-        return f"struck: the loss {where} from step {parity.left_at}, {_against(parity, precision, trains=trains)}: no speed-up is claimed"
+        against = f"{_against(parity, precision, trains=trains)}{_near_zero(parity) if trains else ''}"
+        return f"struck: the loss {where} from step {parity.left_at}, {against}: no speed-up is claimed"
     if parity.status is ParityStatus.PROVEN:
         within = f"the loss is equal within {share(MARGIN)} ({interval(parity)}, 90 % interval)"
         return f"proven: {within}, {_against(parity, precision, trains=trains)}{_found(parity)}"
@@ -25,6 +28,13 @@ def parity_note(parity: Parity, precision: str, *, trains: bool = True) -> str:
 def _against(parity: Parity, precision: str, *, trains: bool) -> str:
     seeds = f"{parity.pairs} of {parity.seeds} seeds" if trains else "the same batches"
     return f"against {precision} over {parity.steps} steps, {seeds}"
+
+
+def _near_zero(parity: Parity) -> str:
+    """A warning where the reference's loss has all but vanished: a task that can be solved exactly tells roundings apart, not learning."""
+    if parity.fell_to is None or not abs(parity.fell_to) < NEAR_ZERO:
+        return ""
+    return f" (whose loss fell to {share(parity.fell_to)} of its first: so near 0, rounding errors make large differences)"
 
 
 def _found(parity: Parity) -> str:

@@ -24,6 +24,19 @@ def test_what_would_prove_it_is_said() -> None:
     assert unproven("few", pairs=1).endswith("few; needs 2 more of its own seeds (repeats: 3)")
 
 
+def test_a_strike_says_where_the_references_loss_all_but_vanished() -> None:
+    def struck(fell_to: float | None, *, trains: bool = True) -> str:
+        parity = Parity(ParityStatus.STRUCK, difference=8.4747, steps=110, pairs=3, seeds=3, left_at=8, fell_to=fell_to)
+        return parity_note(parity, "bf16", trains=trains)
+
+    plain = "struck: the loss differs by +847.47 % from step 8, against bf16 over 110 steps, 3 of 3 seeds"
+    vanished = "(whose loss fell to 0.0012 % of its first: so near 0, rounding errors make large differences)"
+    assert struck(0.000012) == f"{plain} {vanished}: no speed-up is claimed"
+    assert struck(0.0099).startswith(f"{plain} (whose loss fell to 0.99 % of its first")
+    assert {struck(0.01), struck(None), struck(float("nan"))} == {f"{plain}: no speed-up is claimed"}
+    assert "whose loss" not in struck(0.000012, trains=False), "nothing falls where nothing is trained"
+
+
 def test_numbers_have_a_sign_and_no_minus_before_zero() -> None:
     assert [signed(value) for value in (0.0123, -0.0123, -0.00001, None)] == ["+1.23 %", "−1.23 %", "+0.00 %", "–"]
     assert [share(value) for value in (0.005, 0.0123, 0.1, None)] == ["0.5 %", "1.2 %", "10 %", "–"]
