@@ -55,6 +55,12 @@ class Entry:
     def store(self) -> SweepStore:
         return SweepStore(self.plan.sweep_id)
 
+    @property
+    def lacks_rounds(self) -> bool:
+        """Whether its time ended before it had the rounds that the file asks for at least, so that no comparison may be decided."""
+        decide = self.plan.decide
+        return decide is not None and not self.is_new and not self.to_do and not self.grows and self.plan.last_round < decide.least
+
     def times(self, usual_s: float = 0.0) -> dict[str, float]:
         """Trial key -> what it is expected to take, s, by the best that is known; at least the window that it measures, and `usual_s`."""
         so_far = times_so_far(self.store, self.plan)

@@ -154,6 +154,20 @@ def test_a_sweep_leaves_what_is_over_of_a_run_to_the_next_and_goes_on_in_another
     assert done.exit_code == 1 and "per_run of first: is 5s, and its shortest trial is expected to take 30 s" in done.output
 
 
+def test_a_sweep_whose_budget_ends_before_its_least_rounds_says_so_and_not_that_all_is_measured(machine: Machine) -> None:
+    rounds = TWO.replace("rounds: {most: 1}, budget: 3m", "rounds: {least: 3, most: 3}, budget: 25s, name: short")
+    machine.file.write_text(rounds)
+    done = machine()
+    assert (done.exit_code, machine.counts) == (0, [("smoke", 1), ("tune", 4)])
+    assert "short has 1 round of at least 3: no other fits in its budget of 25s; a longer one lets it go on\n" in done.stderr
+    assert "synthetic-tune has" not in done.stderr, "its rounds are not asked for"
+    plan = next(line for line in machine("--plan").stdout.splitlines() if " short " in line)
+    assert "1 of up to 3" in plan and "no time left" in plan and "all is measured" not in plan
+    machine.file.write_text(rounds.replace("25s", "70s"))
+    longer = machine("--plan").stdout
+    assert "no time left" not in longer and next(line for line in longer.splitlines() if " short " in line).count("then more rounds") == 1
+
+
 def test_a_sweep_that_this_run_is_too_short_for_does_not_keep_the_others_from_it(machine: Machine) -> None:
     """The file gives it enough in a run: it waits for a longer one."""
     machine.file.write_text(TWO.replace("rounds: {most: 1}, budget: 3m", "rounds: {most: 1}, set: {measure_s: 60}, per_run: 2m"))
