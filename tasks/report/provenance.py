@@ -6,11 +6,16 @@ from collections.abc import Mapping, Sequence
 
 from tasks.analysis.results import Sweep
 from tasks.analysis.trial_row import TrialRow
-from tasks.report.same_code import ran_the_code_of_its_key
+from tasks.report.same_code import Told, ran_the_code_of_its_key, told_commit
 from tasks.report.text_format import listed, plural
 from tasks.sweep.store import Plan
 
 ASSERTED = "asserted, not checked"
+_NOTES = {
+    Told.FOUND: " (checked by its tree)",
+    Told.ASSERTED: f" ({ASSERTED})",
+    Told.OTHER: " (asserted, and its tree is another)",
+}
 
 
 def trees_of(rows: Sequence[TrialRow]) -> Mapping[str, list[TrialRow]]:
@@ -42,7 +47,7 @@ def commit_text(plan: Plan) -> str:
     """The plan's commit, and what is known of it; empty where there is none."""
     commit = str(plan.git.get("commit") or "")
     dirty = " with uncommitted changes" if plan.git.get("dirty") else ""
-    return f"{commit[:12]}{dirty}{f' ({ASSERTED})' if plan.git.get('checked') is False else ''}" if commit else ""
+    return f"{commit[:12]}{dirty}{_NOTES.get(told_commit(plan), '')}" if commit else ""
 
 
 def other_commits(sweep: Sweep) -> Mapping[str, list[TrialRow]]:
@@ -99,6 +104,7 @@ def provenance_cautions(sweep: Sweep) -> list[str]:
         at = str(plan.git["commit"])[:12]
         same = ": what they import is the same at both" if all(ran_the_code_of_its_key(row) for row in rows) else ""
         lines.append(f"{plural(len(rows), 'trial')} ran at commit {commit[:12]}, where the sweep's plan is of {at}{same}.")
-    if plan.git.get("commit") and plan.git.get("checked") is False:
-        lines.append(f"The commit {str(plan.git['commit'])[:12]} is {ASSERTED}: there was no git where the sweep was planned.")
+    if plan.git.get("commit") and (told := told_commit(plan)) in (Told.ASSERTED, Told.OTHER):
+        found = ", and git here has it with another tree than was planned" if told is Told.OTHER else ""
+        lines.append(f"The commit {str(plan.git['commit'])[:12]} is {ASSERTED}: there was no git where the sweep was planned{found}.")
     return lines

@@ -15,8 +15,8 @@ from experiments.config.paths import REPOSITORY
 from tasks.analysis.results import Sweep
 from tasks.analysis.trial_row import TrialRow
 from tasks.report import same_code
-from tasks.report.provenance import provenance_cautions, strays
-from tasks.report.same_code import ran_the_code_of_its_key
+from tasks.report.provenance import commit_text, provenance_cautions, strays
+from tasks.report.same_code import Told, ran_the_code_of_its_key, told_commit
 from tasks.report.whole_sweep import _of_trees
 from tasks.sweep.trial_key import code_version
 from tests.tasks.cell_support import row, workers
@@ -37,9 +37,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         return REPOSITORY
 
     monkeypatch.setattr(same_code, "tree_of", tree_of)
-    same_code._at.cache_clear()
+    for known in (same_code.tree_at, same_code._code_at):
+        known.cache_clear()
     yield commits
-    same_code._at.cache_clear()
+    for known in (same_code.tree_at, same_code._code_at):
+        known.cache_clear()
 
 
 def ran(code: str | None = None, commit: str | None = None, **environment: Any) -> TrialRow:
@@ -50,7 +52,7 @@ def ran(code: str | None = None, commit: str | None = None, **environment: Any) 
 
 def test_the_code_of_its_key_ran_where_the_commit_has_that_tree_and_that_code(asked: list[str]) -> None:
     assert ran_the_code_of_its_key(ran()) and ran_the_code_of_its_key(ran())
-    assert asked == [COMMIT], "once"
+    assert asked == [COMMIT, COMMIT], "for the tree and for what the trial imports, once each"
 
 
 @pytest.mark.parametrize(
@@ -79,3 +81,37 @@ def test_a_sweep_that_went_on_at_another_commit_is_whole_where_its_trials_import
     ]
     assert _of_trees(strange) == [f"nowhere: tree {'b' * 16} ran in 1 of 1 trials, and tree {PLANNED} was planned"]
     assert provenance_cautions(strange)[-1] == f"1 trial ran at commit {COMMIT[:12]}, where the sweep's plan is of {'e' * 12}."
+
+
+NO_GIT = "there was no git where the sweep was planned"
+CAUTION = f"The commit {COMMIT[:12]} is asserted, not checked: {NO_GIT}"
+
+
+@pytest.mark.parametrize(
+    ("git", "tree", "told", "note", "cautions"),
+    [
+        ({"checked": False}, None, Told.FOUND, " (checked by its tree)", []),
+        (
+            {"checked": False},
+            "b" * 16,
+            Told.OTHER,
+            " (asserted, and its tree is another)",
+            [f"{CAUTION}, and git here has it with another tree than was planned."],
+        ),
+        ({"checked": False, "dirty": True}, None, Told.ASSERTED, " with uncommitted changes (asserted, not checked)", [f"{CAUTION}."]),
+        ({"checked": True}, "b" * 16, Told.CHECKED, "", []),
+        ({}, "b" * 16, Told.CHECKED, "", []),
+    ],
+)
+def test_a_commit_that_was_told_is_checked_by_the_tree_that_git_has_of_it(
+    git: dict[str, Any], tree: str | None, told: Told, note: str, cautions: list[str], asked: list[str]
+) -> None:
+    plan = make_plan([ran().trial], tree=tree or source_tree(), git={"commit": COMMIT, "dirty": False, **git})
+    assert (told_commit(plan), commit_text(plan)) == (told, f"{COMMIT[:12]}{note}")
+    assert provenance_cautions(Sweep(Path("nowhere"), plan, [])) == cautions
+    assert asked == [COMMIT] * (told in (Told.FOUND, Told.OTHER)), "only of one that was asserted"
+
+
+def test_nothing_is_known_of_a_commit_that_git_does_not_have() -> None:
+    plan = make_plan([ran().trial], tree=source_tree(), git={"commit": "d" * 40, "dirty": False, "checked": False})
+    assert (told_commit(plan), commit_text(plan)) == (Told.ASSERTED, f"{'d' * 12} (asserted, not checked)")
