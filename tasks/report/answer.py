@@ -17,7 +17,7 @@ from experiments.stats.verdict import Verdict
 from experiments.trial import label
 from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import OF_MANY, Comparison, judge_best, judge_pairs, smallest_effect, table_comparison
-from tasks.analysis.looks import undecided_cells
+from tasks.analysis.looks import NOT_LOOKED, undecided_cells
 from tasks.analysis.same_work import groups_to_rank
 from tasks.analysis.trial_row import keep_failing
 from tasks.report.next_step import NextStep, Outlook
@@ -130,10 +130,9 @@ def _answer(cells: Sequence[Cell], work: str, asked: _Asked) -> Answer | None:
     if not others:
         certainty = ["There is nothing to compare it with.", *_struck(cells, best), *_lost(asked.lost)]
         return Answer(_alone(best), best, 1, certainty=certainty, work=work)
-    if max(len(cell.measured) for cell in standing) < 2:
-        once = "Each cell ran once" if all(cell.ran_once for cell in standing) else "No cell has two trials that count"
-        headline = f"{once}: no setting is called {_better(best.metric)}"
-        certainty = [_measured(best), *_struck(cells, best), *_lost(asked.lost)]
+    if early := _too_early(standing):
+        headline, *why = early
+        certainty = [_measured(best), *why, *_struck(cells, best), *_lost(asked.lost)]
         return Answer(headline, best, len(standing), certainty=certainty, next_step=_more(standing, standing, asked.outlook), work=work)
     best, found = _duels(standing, asked.minimum)
     struck = [*_struck(cells, best), *_lost(asked.lost)]
@@ -145,6 +144,16 @@ def _answer(cells: Sequence[Cell], work: str, asked: _Asked) -> Answer | None:
     headline, certainty = f"{best.short} is {superlative(best.metric)}{so_far}", [_lead(best, found, asked.lost), *struck]
     figures = figures_of(best)
     return Answer(headline, best, len(standing), winner=best, figures=figures, certainty=certainty, work=work, ahead_of=_next(found))
+
+
+def _too_early(standing: Sequence[Cell]) -> list[str]:
+    """The headline where nothing can be decided yet, and why; empty where comparisons were judged."""
+    if max(len(cell.measured) for cell in standing) < 2:
+        once = "Each cell ran once" if all(cell.ran_once for cell in standing) else "No cell has two trials that count"
+        return [f"{once}: no setting is called {_better(standing[0].metric)}"]
+    if any(cell.why_undecided == NOT_LOOKED for cell in standing):
+        return ["Not decided yet", f"No verdict is given yet: {NOT_LOOKED}."]
+    return []
 
 
 def _duels(standing: Sequence[Cell], minimum: float | None) -> tuple[Cell, list[Duel]]:

@@ -12,6 +12,7 @@ from experiments.metrics import Direction
 from experiments.stats.loss_parity import Parity, ParityStatus
 from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
+from tasks.analysis.looks import NOT_LOOKED
 from tasks.analysis.trial_row import TrialRow
 from tasks.report.answer import Answer, find_answers
 from tasks.report.next_step import FINISH, NextStep, Outlook
@@ -56,6 +57,19 @@ def test_what_is_undecided_shares_the_place_and_asks_for_as_many_rounds_again() 
     assert found.certainty[0].startswith("Best measured: MP-1, 110.0 samples/s, ")
     assert "It beats 1 other." in found.certainty and "Undecided against MP-0: too wide an interval." in found.certainty
     assert found.next_step == NextStep("sweep resume made-up --budget 3m", 120.0) and found.label == "3 cells compared"
+
+
+def test_before_the_first_look_nothing_is_called_level_either() -> None:
+    """An interval far above 1 beside `not shown to differ` would read as a contradiction, and its reason is not the interval."""
+    cells = in_threes((100.0, 150.0, 120.0))
+    for cell in cells[1:]:
+        cell.verdict, cell.why_undecided = Verdict.UNDECIDED, NOT_LOOKED
+    [found] = find_answers(cells, OUTLOOK)
+    assert (found.headline, found.winner, found.best, found.compared) == ("Not decided yet", None, cells[1], 3)
+    assert found.certainty[0].startswith("Best measured: MP-1, 150.0 samples/s, ±")
+    assert found.certainty[1:] == ["No verdict is given yet: its rounds are not done."]
+    assert found.line.startswith("Not decided yet; best measured: MP-1, 150.0 samples/s, ±")
+    assert found.next_step == NextStep("sweep resume made-up --budget 3m", 120.0)
 
 
 def test_a_cell_that_the_table_calls_slower_is_not_said_not_to_differ() -> None:
