@@ -44,6 +44,7 @@ def _said(answer: Answer) -> str:
     name = md(names_among([answer.best, *beside])[1][0])
     proven = all(answer.best.may_lead(other) for other in beside)
     if answer.ahead_of is None:
-        return f", {name}: the best of {answer.compared}, no clear winner{'' if proven else '; loss parity unproven'}"
+        found = "not decided yet" if answer.early else "no clear winner"
+        return f", {name}: the best of {answer.compared}, {found}{'' if proven else '; loss parity unproven'}"
     claim = "" if answer.winner else "; not claimed: loss parity unproven"
     return f", {name}: {answer.lead} over the next, {answer.compared} compared{claim}"

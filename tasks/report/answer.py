@@ -57,6 +57,7 @@ class Answer:
     brief: str = field(default="", kw_only=True)  # in place of headline and value in `line`, where the headline gives reasons
     ahead_of: Duel | None = field(default=None, kw_only=True)  # the next cell, where `best` is ahead of every other one, proven or not
     level: Sequence[Cell] = field(default=(), kw_only=True)  # those that `best` was compared with and is not ahead of
+    early: bool = field(default=False, kw_only=True)  # nothing was judged yet: then `level` are all others
 
     @property
     def label(self) -> str:
@@ -133,7 +134,8 @@ def _answer(cells: Sequence[Cell], work: str, asked: _Asked) -> Answer | None:
     if early := _too_early(standing):
         headline, *why = early
         certainty = [_measured(best), *why, *_struck(cells, best), *_lost(asked.lost)]
-        return Answer(headline, best, len(standing), certainty=certainty, next_step=_more(standing, standing, asked.outlook), work=work)
+        step = _more(standing, standing, asked.outlook)
+        return Answer(headline, best, len(standing), certainty=certainty, next_step=step, work=work, level=others, early=True)
     best, found = _duels(standing, asked.minimum)
     struck = [*_struck(cells, best), *_lost(asked.lost)]
     if not all(duel.won for duel in found):

@@ -10,6 +10,8 @@ from typing import Any, cast
 import pytest
 
 from experiments.stats.loss_parity import Parity, ParityStatus
+from experiments.stats.verdict import Verdict
+from tasks.analysis.looks import NOT_LOOKED
 from tasks.documents.in_short import MOST_LINES, in_short, line_of
 from tasks.documents.published import SweepOnPage
 from tasks.report.answer import find_answers
@@ -57,6 +59,14 @@ def test_without_a_winner_the_best_is_told_by_what_sets_it_apart_from_those_besi
     [found] = find_answers(cells)
     assert [cell.short for cell in found.level] == ["fp32"], "not what is far behind"
     assert re.fullmatch(rf"\*\*110\.0 samples/s\*\* \S.*, bf16: the best of 3, no clear winner{said}", line_of(found))
+
+
+def test_before_the_first_look_there_is_no_verdict_to_tell() -> None:
+    cells = in_threes((100.0, 150.0, 120.0))
+    for cell in cells[1:]:
+        cell.verdict, cell.why_undecided = Verdict.UNDECIDED, NOT_LOOKED
+    [found] = find_answers(cells)
+    assert re.fullmatch(r"\*\*150\.0 samples/s\*\* ±\S+ %, MP-1: the best of 3, not decided yet", line_of(found))
 
 
 def test_a_value_that_was_disturbed_says_so() -> None:
