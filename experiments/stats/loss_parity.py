@@ -153,6 +153,7 @@ def _judged(ours: Array, theirs: Array, *, trains: bool, counts: dict[str, Any])
     why = "" if struck else _why_not(ours, theirs, trains=trains)
     status = ParityStatus.STRUCK if struck else ParityStatus.UNPROVEN if why else ParityStatus.PROVEN
     low, high = found.interval
+    first, judged = _first_and_judged(theirs)
     ends, curve = _blocks_of(ours, theirs)
     return Parity(
         status,
@@ -164,7 +165,7 @@ def _judged(ours: Array, theirs: Array, *, trains: bool, counts: dict[str, Any])
         found.smallest,
         _recommended(found, n, trains=trains) if len(ours) >= SEEDS or not trains else None,
         left_at=_left_at(ends, curve) if struck else None,
-        fell_to=_fell_to(theirs),
+        fell_to=judged / first if first else None,
         ends=ends,
         curve=curve,
         **counts,
@@ -176,7 +177,8 @@ def _why_not(ours: Array, theirs: Array, *, trains: bool) -> str:
     n = ours.shape[1]
     if trains and n < MINIMUM_STEPS:
         return f"{n} steps are too few"
-    if trains and not _fell_to(theirs) <= 1 - LEARNT:
+    first, judged = _first_and_judged(theirs)
+    if trains and not first - judged >= LEARNT * abs(first):
         return "the reference has not learnt: its loss fell by less than 2 %"
     quarter = (n + n // 2) // 2
     judged_parts = (slice(n // 2, n), slice(n // 2, quarter), slice(quarter, n))
@@ -186,11 +188,10 @@ def _why_not(ours: Array, theirs: Array, *, trains: bool) -> str:
     return "its difference is not known well enough" if trains else f"its losses differ by {100 * parts[0].mean:.2f} % a step, up or down"
 
 
-def _fell_to(theirs: Array) -> float:
-    """See `Parity`; above 1 where a loss that began below 0 rose. NaN where it began at 0."""
+def _first_and_judged(theirs: Array) -> tuple[float, float]:
+    """Mean loss of the first twentieth of the steps, at least of one, and of the judged half."""
     n = theirs.shape[1]
-    first, judged = float(theirs[:, : max(1, n // 20)].mean()), float(theirs[:, n // 2 :].mean())
-    return 1 - (first - judged) / abs(first) if first else math.nan
+    return float(theirs[:, : max(1, n // 20)].mean()), float(theirs[:, n // 2 :].mean())
 
 
 def _difference(ours: Array, theirs: Array, part: slice, *, trains: bool, sizes: bool = False) -> _Difference:

@@ -65,7 +65,7 @@ class Campaign:
         root = self.store.dir if self.overrides or self.store.name != self.file.campaign else REPOSITORY
         with self.store.lock():
             state = self.store.load()
-            if self.overrides:
+            if root != REPOSITORY:
                 check_rehearsed(self.file, state, self.overrides)
             for page in publish_pages(self.file, state, root):
                 if page.readme is None:

@@ -29,7 +29,7 @@ def run_night(definition: str, name: str, date: str, budget: str | None, pools: 
     """Run, or go on with, one night of a definition (its path or `name`). Returns the exit status: 3 where something got worse."""
     server = prepare_environment()
     check_database()
-    resume = _resume(name, date, budget, pools)
+    resume = _resume(definition, date, budget, pools)
     with ExitStack() as stack:
         if server is None:
             err.print("starting a Prefect server for this command (`make up` starts one that stays) ...", highlight=False)
@@ -56,9 +56,9 @@ def run_night(definition: str, name: str, date: str, budget: str | None, pools: 
     return ended[0] if night is not None and ended else 1
 
 
-def _resume(name: str, date: str, budget: str | None, pools: Sequence[str]) -> str:
+def _resume(definition: str, date: str, budget: str | None, pools: Sequence[str]) -> str:
     """What goes on with a night. With all that was given: where nothing of it is planned yet, the definition's would be taken instead."""
-    words = ["sweep", "nightly", name, "--date", date, *(["--budget", budget] if budget is not None else [])]
+    words = ["sweep", "nightly", definition, "--date", date, *(["--budget", budget] if budget is not None else [])]
     return shlex.join([*words, *(word for pool in pools for word in ("--pool", pool))])
 
 

@@ -38,7 +38,7 @@ def _may_take(entry: Entry) -> str:
 
 def _expected(entry: Entry) -> str:
     """What its trials that are to run are expected to take; of what no past sweep tells, that it is not known."""
-    if entry.lacks_rounds:
+    if entry.short_of:
         return "no time left"
     if not entry.to_do:
         return "all is measured" if not entry.grows else "as before"
@@ -51,7 +51,7 @@ def _expected(entry: Entry) -> str:
 
 def print_left(err: Console, entries: Sequence[Entry], asked: str, go_on: str, *, told_to_end: bool) -> None:
     """After a run: what the same command, with the words `go_on`, would go on with, else that all that fits is measured; and which sweeps
-    have fewer rounds than they are to have, since their time is spent: only a longer `budget` in the file gives them another."""
+    have fewer rounds than they are to have for want of time: see Entry."""
     open_ones = [entry.name for entry in entries if entry.fits(float("inf"))]
     if told_to_end:
         err.print("told to end: no other sweep was begun", highlight=False)
@@ -60,8 +60,7 @@ def print_left(err: Console, entries: Sequence[Entry], asked: str, go_on: str, *
     else:
         err.print("all that fits in the sweeps' budgets is measured", highlight=False)
     for entry in entries:
-        if entry.lacks_rounds and (decide := entry.plan.decide):
+        if entry.short_of and (decide := entry.plan.decide):
             has = f"{entry.name} has {plural(entry.plan.last_round, 'round')} of at least {decide.least}"
-            own = f"its budget of {entry.spec.budget}" if entry.spec.budget else "the budget of a run"
-            err.print(f"{has}: no other fits in {own}; a longer one lets it go on", highlight=False, soft_wrap=True)
+            err.print(f"{has}: no other fits in {entry.short_of}; a longer one lets it go on", highlight=False, soft_wrap=True)
     err.print(f"write its pages: sweep campaign {asked} --publish", highlight=False, soft_wrap=True)

@@ -23,6 +23,8 @@ from tasks.sweep.request_text import overrides_of
 from tasks.sweep.store import Plan, Request, SweepStore, readable_result
 from tasks.sweep.what_is_left import what_is_left
 
+_AMPLE_S = 1e7  # time enough for any round
+
 
 @dataclass(frozen=True)
 class Overrides:
@@ -46,6 +48,7 @@ class Entry:
     to_do: Sequence[Trial] = ()
     expected: Mapping[str, float] = field(default_factory=dict)  # cell -> s, of past sweeps
     grows: bool = False  # there is time for another round of what is done
+    short_of: str = ""  # the time, such as `its budget of 25s`, that alone keeps it from the rounds that the file asks for at least
 
     @property
     def name(self) -> str:
@@ -54,12 +57,6 @@ class Entry:
     @property
     def store(self) -> SweepStore:
         return SweepStore(self.plan.sweep_id)
-
-    @property
-    def lacks_rounds(self) -> bool:
-        """Whether its time ended before it had the rounds that the file asks for at least, so that no comparison may be decided."""
-        decide = self.plan.decide
-        return decide is not None and not self.is_new and not self.to_do and not self.grows and self.plan.last_round < decide.least
 
     def times(self, usual_s: float = 0.0) -> dict[str, float]:
         """Trial key -> what it is expected to take, s, by the best that is known; at least the window that it measures, and `usual_s`."""
@@ -141,7 +138,9 @@ def _gone_on_with(entry: Entry, budget_s: float, *, again: bool) -> Entry:
     left = what_is_left(store, plan)
     to_do = [*left.damaged, *left.begun, *left.rest]
     plan = with_time(plan, ran_s, left_s)
-    entry = replace(entry, plan=plan, left_s=left_s, to_do=to_do, expected=expected_seconds(plan), grows=_grows(store, plan, ran_s))
+    grows = _grows(store, plan, ran_s)
+    short_of = "" if to_do or grows else _short_of(entry.spec, store, plan, ran_s)
+    entry = replace(entry, plan=plan, left_s=left_s, to_do=to_do, expected=expected_seconds(plan), grows=grows, short_of=short_of)
     if not entry.fits(budget_s):
         return entry
     renewed = renew(plan)
@@ -170,6 +169,16 @@ def _grows(store: SweepStore, plan: Plan, ran_s: float) -> bool:
     while more is not None and len(more.trials) == len(plan.trials):
         plan, more = more, one_more_round(store, more, ran_s)
     return more is not None
+
+
+def _short_of(spec: CampaignSweep, store: SweepStore, plan: Plan, ran_s: float) -> str:
+    """See Entry. Empty for a sweep that has its least rounds, and for one that no time would give another, as where nothing of it runs."""
+    decide = plan.decide
+    if decide is None or plan.last_round >= decide.least or not _grows(store, with_time(plan, ran_s, _AMPLE_S), ran_s):
+        return ""
+    if spec.per_run is not None and spec.per_run_s < (float("inf") if spec.budget_s is None else spec.budget_s - ran_s):
+        return f"its per_run of {spec.per_run}"
+    return f"its budget of {spec.budget}" if spec.budget else "the budget of a run"
 
 
 def _request(spec: CampaignSweep, overrides: Overrides, budget_s: float) -> Request:
@@ -214,11 +223,13 @@ def check_rehearsed(file: CampaignFile, state: CampaignState, overrides: Overrid
         if store is None or not store.exists():
             continue
         request = store.load_plan().request
-        if asked_for(request) != asked_for(_request(spec, overrides, 1.0)):
-            given = shlex.join(overrides_of(request.model_copy(update={"repeats": None}))) or "none of them"
-            problem = f"sweep {spec.called} ({store.sweep_id}) was measured with {given}"
-            hint = "give what it was measured with, or run the campaign with these first, without --publish"
-            raise ConfigError.one("--pool, --set", None, "", problem, hint)
+        asked = _request(spec, overrides, 1.0)
+        if asked_for(request) != asked_for(asked):
+            given = shlex.join(overrides_of(request.model_copy(update={"repeats": None}))) or "nothing chosen or set"
+            asks = shlex.join(overrides_of(asked.model_copy(update={"repeats": None}))) or "nothing chosen or set"
+            problem = f"sweep {spec.called} ({store.sweep_id}) was measured with {given}, and file and options now ask for {asks}"
+            hint = "give the options that it was measured with, undo a change of the file, or measure it so first, without --publish"
+            raise ConfigError.one("--publish", None, "", problem, hint)
 
 
 def check_fits(file: CampaignFile, entries: Sequence[Entry], budget_s: float) -> None:

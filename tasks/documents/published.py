@@ -96,7 +96,8 @@ def sweep_on_page(folder: Path) -> SweepOnPage:
         raise ResultsError(f"{folder / PLAN} does not exist: put it back from where the page was published")
     table = read_parquet(folder / RESULTS, "`sweep publish` writes it again from the sweep")
     rows = table.select([name for name in _COLUMNS if name in table.column_names]).to_pylist()
-    many, of = per_cell((row["cell"], row["outcome"]) for row in rows)
+    references = {trial.key for trial in plan.trials if trial.reference}
+    many, of = per_cell((row["cell"], row["outcome"]) for row in rows if row["trial_key"] not in references)
     ok = Counter(row["cell"] for row in rows if row["outcome"] == "ok")
     told = f"{many} {'trial' if many == '1' else 'trials'} for each of {of}"
     started = [row["started_at"] for row in rows if row["started_at"] is not None]

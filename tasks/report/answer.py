@@ -153,8 +153,8 @@ def _too_early(standing: Sequence[Cell]) -> list[str]:
     if max(len(cell.measured) for cell in standing) < 2:
         once = "Each cell ran once" if all(cell.ran_once for cell in standing) else "No cell has two trials that count"
         return [f"{once}: no setting is called {_better(standing[0].metric)}"]
-    if any(cell.why_undecided == NOT_LOOKED for cell in standing):
-        return ["Not decided yet", f"No verdict is given yet: {NOT_LOOKED}."]
+    if {cell.why_undecided for cell in standing if cell.verdict is not None} == {NOT_LOOKED}:
+        return ["Not decided yet", "No verdict is given yet: the sweep's rounds are not done."]
     return []
 
 

@@ -12,7 +12,7 @@ from tasks.sweep.store import Plan
 
 ASSERTED = "asserted, not checked"
 _NOTES = {
-    Told.FOUND: " (checked by its tree)",
+    Told.FOUND: " (git has it with this tree)",
     Told.ASSERTED: f" ({ASSERTED})",
     Told.OTHER: " (asserted, and its tree is another)",
 }
@@ -105,6 +105,7 @@ def provenance_cautions(sweep: Sweep) -> list[str]:
         same = ": what they import is the same at both" if all(ran_the_code_of_its_key(row) for row in rows) else ""
         lines.append(f"{plural(len(rows), 'trial')} ran at commit {commit[:12]}, where the sweep's plan is of {at}{same}.")
     if plan.git.get("commit") and (told := told_commit(plan)) in (Told.ASSERTED, Told.OTHER):
-        found = ", and git here has it with another tree than was planned" if told is Told.OTHER else ""
-        lines.append(f"The commit {str(plan.git['commit'])[:12]} is {ASSERTED}: there was no git where the sweep was planned{found}.")
+        where = "there was no git where the sweep was planned"
+        found = ", and git here has it with another tree, as changed files or workloads of one's own make it" if told is Told.OTHER else ""
+        lines.append(f"The commit {str(plan.git['commit'])[:12]} is {ASSERTED}: {where}{found}.")
     return lines

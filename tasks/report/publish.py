@@ -270,7 +270,7 @@ def _no_steps() -> Any:
 def _facts(sweep: Sweep, cells: Sequence[Cell]) -> list[tuple[str, str]]:
     """(name, value) of what a page's head says; what is not known is left out. `cells`: those that the report shows."""
     rows = [row for row in sweep.rows if row.environment]
-    many, of = per_cell((row.trial.cell, row.outcome) for row in sweep.rows)
+    many, of = per_cell((row.trial.cell, row.outcome) for row in sweep.rows if not row.trial.reference)
     started = [row.result.started_at for row in sweep.rows if row.result]
     software = [f"{name} {text}" for name in VERSIONS if (text := _values(rows, name))]
     code = f"{f'commit {commit}' if (commit := ran_at(sweep)) else 'no commit known'}, tree {tree_text(sweep)}"

@@ -7,22 +7,35 @@ hash. So git is asked for the commit at which the trial says that it ran.
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
+import tarfile
+from contextlib import suppress
 from enum import StrEnum
 from functools import cache
+from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from cluster.commits.resolve import CommitError
-from cluster.commits.told import schema_of
+from cluster.commits.resolve import TIMEOUT_S, CommitError, resolve
 from experiments.config.errors import ConfigError
+from experiments.config.paths import REPOSITORY
 from tasks.analysis.trial_row import TrialRow
 from tasks.sweep.store import Plan
 from tasks.sweep.trial_key import code_version
 from tasks.sweep.variants import tree_of
 
+EXTRA = "SWEEPBENCH_EXTRA"
+_PACKAGES = ("cluster", "experiments")  # all that a tree is of
+_TREE = re.compile("[0-9a-f]{16}")
+
 
 class Told(StrEnum):
     """What a plan's commit rests on."""
 
-    CHECKED = "checked"  # git said so where the sweep was planned
+    CHECKED = "checked"  # git said so where the sweep was planned, or the plan is from before that was noted
     FOUND = "found"  # it was asserted there, and here git has the commit, with the plan's tree
     OTHER = "other"  # git has it here with another tree
     ASSERTED = "asserted"  # nobody can tell
@@ -33,10 +46,9 @@ def told_commit(plan: Plan) -> Told:
     commit = str(plan.git.get("commit") or "")
     if plan.git.get("checked") is not False:
         return Told.CHECKED
-    workload = next((trial.workload for trial in plan.trials if not trial.commit), None)
-    if not commit or plan.git.get("dirty") or plan.tree is None or workload is None:
+    if not commit or plan.git.get("dirty") or plan.tree is None:
         return Told.ASSERTED
-    tree = tree_at(commit, workload)
+    tree = tree_at(commit)
     return Told.ASSERTED if tree is None else Told.FOUND if tree == plan.tree else Told.OTHER
 
 
@@ -49,23 +61,33 @@ def ran_the_code_of_its_key(row: TrialRow) -> bool:
     commit, tree = str(told.get("git_commit") or ""), str(told.get("tree") or "")
     if not (commit and tree) or told.get("git_dirty") or row.trial.commit:
         return False
-    workload, code = row.trial.workload, row.trial.key_parts.get("code")
-    return tree_at(commit, workload) == tree and _code_at(commit, workload, row.trial.device) == code
+    return tree_at(commit) == tree and _code_at(commit, row.trial.workload, row.trial.device) == row.trial.key_parts.get("code")
 
 
 @cache
-def tree_at(commit: str, workload: str) -> str | None:
-    """The tree of a commit as its own code computes it; None where git does not have it, or it is from before there were trees."""
-    try:
-        return schema_of(tree_of(commit), workload).tree
-    except (CommitError, ConfigError, OSError):
-        return None
+def tree_at(commit: str) -> str | None:
+    """The tree of a commit as its own code computes it, without workloads of the user's own; None where git does not have the commit, or it
+    is from before there were trees. Of its files only those that count, in a folder that is gone afterwards: a page asks for many commits.
+    """
+    with suppress(CommitError, OSError, subprocess.SubprocessError, tarfile.TarError), TemporaryDirectory(prefix="sweepbench-") as folder:
+        files = ["git", "-C", str(REPOSITORY), "archive", "--format=tar", resolve(commit, REPOSITORY), *_PACKAGES]
+        packed = subprocess.run(files, capture_output=True, check=True, timeout=TIMEOUT_S).stdout
+        with tarfile.open(fileobj=BytesIO(packed)) as tar:
+            tar.extractall(folder, filter="data")
+        if not Path(folder, "cluster", "source_tree.py").is_file():
+            return None  # python would take that module from an editable installation
+        environment = {name: value for name, value in os.environ.items() if name != EXTRA} | {"PYTHONPATH": folder}
+        ask = [sys.executable, "-m", "cluster.source_tree"]
+        answer = subprocess.run(ask, cwd=folder, env=environment, capture_output=True, text=True, check=True, timeout=TIMEOUT_S)
+        told = answer.stdout.split()
+        return told[-1] if told and _TREE.fullmatch(told[-1]) else None
+    return None
 
 
 @cache
 def _code_at(commit: str, workload: str, device: str) -> str | None:
     """Hash of what a trial imports there; None where git does not have the commit."""
     try:
-        return code_version(workload, device, tree_of(commit))
+        return code_version(workload, device, tree_of(resolve(commit, REPOSITORY)))
     except (CommitError, ConfigError, OSError):
         return None

@@ -33,7 +33,9 @@ def crashed_again(store: SweepStore, plan: Plan) -> Plan:
     Raises ConfigError where none crashed, SweepBusy, OSError.
     """
     crashed = _crashed(store, plan)
-    asked = [Retried(key=result.key, attempt=result.attempt, reason=result.reason or "", at=time.time()) for result in crashed]
+    noted = {(one.key, one.attempt) for one in plan.retried}  # by a command that died before it put their records aside
+    new = [result for result in crashed if (result.key, result.attempt) not in noted]
+    asked = [Retried(key=result.key, attempt=result.attempt, reason=result.reason or "", at=time.time()) for result in new]
     plan = plan.model_copy(update={"retried": [*plan.retried, *asked]})
     with store.lease():
         store.save_plan(plan)  # first: whatever ends this, the plan tells of them

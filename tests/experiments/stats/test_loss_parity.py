@@ -188,7 +188,7 @@ def test_equal_trainings_are_not_struck_and_a_divergence_is_never_proven(family:
         assert sum(status is PROVEN for status in one) <= 2
 
 
-@pytest.mark.parametrize(("first", "last", "share"), [(4.0, 1.0, 0.25), (1.0, 1e-5, 1e-5), (-1.0, -3.0, -1.0), (2.0, 2.0, 1.0)])
+@pytest.mark.parametrize(("first", "last", "share"), [(4.0, 1.0, 0.25), (1.0, 1e-5, 1e-5), (-1.0, -3.0, 3.0), (2.0, 2.0, 1.0)])
 def test_how_far_the_references_loss_fell_is_told_whatever_the_verdict(first: float, last: float, share: float) -> None:
     curve = np.where(np.arange(200) < 10, first, last)  # the first twentieth, and the rest
     found = loss_parity(dict.fromkeys(range(3), curve * 1.2), dict.fromkeys(range(3), curve))

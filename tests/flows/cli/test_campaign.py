@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from experiments.config.paths import REPOSITORY, runs_root
 from experiments.json_file import sealed_text
-from experiments.trial import Trial
+from experiments.trial import Outcome, Trial
 from flows.cli import run_campaign
 from flows.cli.commands import app
 from flows.cli.options import err, out
@@ -48,6 +48,7 @@ class Machine:
         self.now = 0.0
         self.kill_after: int | None = None
         self.tell_to_end = False
+        self.outcome = Outcome.OK
         self.file = folder / "two.yaml"
         self.file.write_text(TWO)
         monkeypatch.setattr(run_campaign, "run_sweep", self.run_sweep)
@@ -63,7 +64,7 @@ class Machine:
         ends = replace(ends, clock=lambda: self.now)
         for trial in plan.trials:
             if store.result(trial.key) is None and ends.fits(trial, store, plan):
-                store.save_result(make_result(trial, started_at=self.now, finished_at=self.now + TRIAL_S))
+                store.save_result(make_result(trial, self.outcome, started_at=self.now, finished_at=self.now + TRIAL_S))
                 self.now += TRIAL_S
                 ran.append(trial)
                 if self.kill_after is not None and len(ran) >= self.kill_after:
@@ -166,6 +167,23 @@ def test_a_sweep_whose_budget_ends_before_its_least_rounds_says_so_and_not_that_
     machine.file.write_text(rounds.replace("25s", "70s"))
     longer = machine("--plan").stdout
     assert "no time left" not in longer and next(line for line in longer.splitlines() if " short " in line).count("then more rounds") == 1
+
+
+def test_the_time_that_keeps_a_sweep_from_its_rounds_is_named(machine: Machine) -> None:
+    rounds = TWO.replace("rounds: {most: 1}, budget: 3m", "rounds: {least: 3, most: 3}, budget: 60m, per_run: 25s, name: slow")
+    machine.file.write_text(rounds)
+    assert "slow has" not in machine().stderr, "a round of 20 s fits in a run"
+    machine.file.write_text(rounds.replace("per_run: 25s", "per_run: 15s"))
+    assert "slow has 1 round of at least 3: no other fits in its per_run of 15s; a longer one lets it go on\n" in machine().stderr
+
+
+def test_no_time_is_blamed_where_nothing_of_a_sweep_runs(machine: Machine) -> None:
+    machine.file.write_text(TWO.replace("rounds: {most: 1}, budget: 3m", "rounds: {least: 3, most: 3}, budget: 25s, name: short"))
+    machine.outcome = Outcome.UNSUPPORTED
+    done = machine()
+    assert done.exit_code == 0 and machine.counts[0] == ("smoke", 1), done.output
+    assert "short has" not in done.stderr and "all that fits in the sweeps' budgets is measured" in done.stderr
+    assert "no time left" not in machine("--plan").stdout
 
 
 def test_a_sweep_that_this_run_is_too_short_for_does_not_keep_the_others_from_it(machine: Machine) -> None:

@@ -36,15 +36,31 @@ def test_pages_of_a_rehearsal_are_of_the_settings_that_are_given(machine: Machin
     monkeypatch.setattr(run_campaign, "publish_pages", lambda file, state, root: written.append((root, state.sweeps)) or [])
     assert machine("--set", "steps=50").exit_code == 0
     state = CampaignStore("two-rehearsal").load()
-    for given in (["--set", "steps=60"], ["--set", "steps=50", "--set", "batch_size=16"], ["--set", "steps=50", "--pool", "other"]):
-        refused = machine("--publish", *given)
+    sweep = f"sweep synthetic-smoke ({state.sweeps['synthetic-smoke']})"
+    given = {
+        "--set steps=60": "--set steps=60",
+        "--set steps=50 --set batch_size=16": "--set steps=50 --set batch_size=16",
+        "--set steps=50 --pool other": "--pool other --set steps=50",
+    }
+    for words, asks in given.items():
+        refused = machine("--publish", *words.split())
         assert refused.exit_code == 1 and written == []
         assert refused.stderr == (
-            f"error: --pool, --set: sweep synthetic-smoke ({state.sweeps['synthetic-smoke']}) was measured with --set steps=50; "
-            "give what it was measured with, or run the campaign with these first, without --publish\n"
+            f"error: --publish: {sweep} was measured with --set steps=50, and file and options now ask for {asks}; "
+            "give the options that it was measured with, undo a change of the file, or measure it so first, without --publish\n"
         )
     assert machine("--publish", "--set", "steps=50").exit_code == 0
     assert written == [(CampaignStore("two-rehearsal").dir, state.sweeps)]
     assert machine("--set", "steps=60").exit_code == 0 and machine("--publish", "--set", "steps=60").exit_code == 0
     assert written[1:] == [(CampaignStore("two-rehearsal").dir, CampaignStore("two-rehearsal").load().sweeps)]
     assert written[1][1] != state.sweeps
+
+
+def test_a_campaign_under_another_state_is_published_with_the_settings_that_it_was_run_with(machine: Machine) -> None:
+    mine = ["--state", "mine"]
+    assert machine(*mine, "--set", "steps=50").exit_code == 0
+    refused = machine(*mine, "--publish")
+    assert (
+        refused.exit_code == 1
+        and "was measured with --set steps=50, and file and options now ask for nothing chosen or set" in refused.stderr
+    )

@@ -31,6 +31,6 @@ def test_the_hint_has_all_that_the_command_was_given(
     monkeypatch.setattr(module, "_run", interrupted)
     console = Console(file=(text := StringIO()), width=200)
     assert run_night("file.yaml", "regression", "2026-11-21", budget, pools, console, console) == 1
-    command = f"sweep nightly regression --date 2026-11-21{words}"
+    command = f"sweep nightly file.yaml --date 2026-11-21{words}"
     assert told == [command], "which a second Ctrl-C prints"
     assert text.getvalue().endswith(f"interrupted; go on with it: {command}\n")

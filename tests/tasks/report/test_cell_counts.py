@@ -47,3 +47,17 @@ def test_every_line_of_a_sweep_with_unsupported_cells_counts_alike() -> None:
     readme = publish([store], runs_root() / "page")
     assert "- **Trials:** 2 for each of 6 cells (4 more are unsupported)\n" in readme.read_text()
     assert sweep_on_page(readme.parent / SWEEP_ID).trials == "2 trials for each of 6 cells (4 more are unsupported)"
+
+
+def test_references_of_loss_parity_are_no_cells_on_a_page_either() -> None:
+    axes = {"pool": "cpu", "model": "base"}
+    store = whole_sweep(runs_root(), [Fake({**axes, "dataloader_workers": count}, 100.0, repeats=2 + (count == 2)) for count in range(3)])
+    plan = store.load_plan()
+    trials = [trial.model_copy(update={"reference": trial.axes["dataloader_workers"] == 2}) for trial in plan.trials]
+    store.save_plan(plan.model_copy(update={"trials": trials}))
+    for trial in trials:
+        (store.trial_dir(trial.key) / "trial.json").write_text(trial.model_dump_json())
+    assert make_report(load_sweep(store.dir)).label == "2 cells compared"
+    readme = publish([store], runs_root() / "page")
+    assert "- **Trials:** 2 for each of 2 cells\n" in readme.read_text()
+    assert sweep_on_page(readme.parent / SWEEP_ID).trials == "2 trials for each of 2 cells"

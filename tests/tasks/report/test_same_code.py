@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,21 +30,26 @@ COMMIT, PLANNED = "c" * 40, "a" * 16
 
 @pytest.fixture(autouse=True)
 def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The commits that git is asked for; it has this one alone."""
+    """The commits that git is asked for; it has this one alone, with the files of here."""
     commits: list[str] = []
 
-    def tree_of(commit: str) -> Path:
+    def resolve(commit: str, root: Path) -> str:
         commits.append(commit)
         if commit != COMMIT:
-            raise CommitError(f"no commit {commit}")
-        return REPOSITORY
+            raise CommitError(f"no commit {commit} in {root}")
+        return commit
 
-    monkeypatch.setattr(same_code, "tree_of", tree_of)
-    for known in (same_code.tree_at, same_code._code_at):
-        known.cache_clear()
+    def tree_at(commit: str) -> str | None:
+        with suppress(CommitError):
+            return source_tree() if resolve(commit, REPOSITORY) else None
+        return None
+
+    monkeypatch.setattr(same_code, "resolve", resolve)
+    monkeypatch.setattr(same_code, "tree_at", tree_at)
+    monkeypatch.setattr(same_code, "tree_of", lambda commit: REPOSITORY)
+    same_code._code_at.cache_clear()
     yield commits
-    for known in (same_code.tree_at, same_code._code_at):
-        known.cache_clear()
+    same_code._code_at.cache_clear()
 
 
 def ran(code: str | None = None, commit: str | None = None, **environment: Any) -> TrialRow:
@@ -52,7 +60,7 @@ def ran(code: str | None = None, commit: str | None = None, **environment: Any) 
 
 def test_the_code_of_its_key_ran_where_the_commit_has_that_tree_and_that_code(asked: list[str]) -> None:
     assert ran_the_code_of_its_key(ran()) and ran_the_code_of_its_key(ran())
-    assert asked == [COMMIT, COMMIT], "for the tree and for what the trial imports, once each"
+    assert asked == [COMMIT] * 3, "for the tree each time, which git alone keeps, and once for what the trial imports"
 
 
 @pytest.mark.parametrize(
@@ -90,13 +98,13 @@ CAUTION = f"The commit {COMMIT[:12]} is asserted, not checked: {NO_GIT}"
 @pytest.mark.parametrize(
     ("git", "tree", "told", "note", "cautions"),
     [
-        ({"checked": False}, None, Told.FOUND, " (checked by its tree)", []),
+        ({"checked": False}, None, Told.FOUND, " (git has it with this tree)", []),
         (
             {"checked": False},
             "b" * 16,
             Told.OTHER,
             " (asserted, and its tree is another)",
-            [f"{CAUTION}, and git here has it with another tree than was planned."],
+            [f"{CAUTION}, and git here has it with another tree, as changed files or workloads of one's own make it."],
         ),
         ({"checked": False, "dirty": True}, None, Told.ASSERTED, " with uncommitted changes (asserted, not checked)", [f"{CAUTION}."]),
         ({"checked": True}, "b" * 16, Told.CHECKED, "", []),
@@ -109,9 +117,46 @@ def test_a_commit_that_was_told_is_checked_by_the_tree_that_git_has_of_it(
     plan = make_plan([ran().trial], tree=tree or source_tree(), git={"commit": COMMIT, "dirty": False, **git})
     assert (told_commit(plan), commit_text(plan)) == (told, f"{COMMIT[:12]}{note}")
     assert provenance_cautions(Sweep(Path("nowhere"), plan, [])) == cautions
-    assert asked == [COMMIT] * (told in (Told.FOUND, Told.OTHER)), "only of one that was asserted"
+    assert set(asked) == ({COMMIT} if told in (Told.FOUND, Told.OTHER) else set()), "only of one that was asserted"
 
 
 def test_nothing_is_known_of_a_commit_that_git_does_not_have() -> None:
     plan = make_plan([ran().trial], tree=source_tree(), git={"commit": "d" * 40, "dirty": False, "checked": False})
     assert (told_commit(plan), commit_text(plan)) == (Told.ASSERTED, f"{'d' * 12} (asserted, not checked)")
+
+
+def test_gits_tree_of_a_commit_is_what_its_own_code_computes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a repository of the packages alone, by a whole name and a short one; whatever workloads of the user's own are set here."""
+    monkeypatch.undo()
+    at = tmp_path / "repository"
+    for package in ("cluster", "experiments"):
+        shutil.copytree(REPOSITORY / package, at / package, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def git(*words: str) -> str:
+        name = ["-c", "user.name=nobody", "-c", "user.email=nobody@localhost"]
+        return subprocess.run(["git", "-C", str(at), *name, *words], check=True, capture_output=True, text=True).stdout.strip()
+
+    def committed() -> str:
+        git("add", "--all")
+        git("commit", "--quiet", "--message", "one more")
+        return git("rev-parse", "HEAD")
+
+    git("init", "--quiet")
+    first = committed()
+    (at / "cluster" / "source_tree.py").write_text((at / "cluster" / "source_tree.py").read_text() + "# changed\n")
+    second = committed()
+    git("rm", "--quiet", "cluster/source_tree.py")
+    early = committed()
+    (own := tmp_path / "own" / "workloads").mkdir(parents=True)
+    (own / "mine.py").write_text("")
+    monkeypatch.setenv(same_code.EXTRA, str(own.parent))
+    monkeypatch.setattr(same_code, "REPOSITORY", at)
+    same_code.tree_at.cache_clear()
+    monkeypatch.delenv(same_code.EXTRA)
+    here = source_tree()
+    monkeypatch.setenv(same_code.EXTRA, str(own.parent))
+    assert [same_code.tree_at(commit) for commit in (first, first[:8])] == [here, here]
+    other = same_code.tree_at(second)
+    assert other is not None and len(other) == 16 and other != here
+    assert [same_code.tree_at(commit) for commit in (early, "f" * 40)] == [None, None]
+    same_code.tree_at.cache_clear()

@@ -45,6 +45,18 @@ def test_trials_that_crashed_are_to_do_and_their_records_are_kept() -> None:
     assert ran_again(again.model_copy(update={"trials": plan.trials[:1]})) == [], "of trials that are not there nothing is said"
 
 
+def test_a_command_that_died_before_it_put_records_aside_notes_no_trial_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, plan = saved(*ENDS)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("tasks.sweep.crashed_again.keep_aside", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        crashed_again(store, plan)
+    noted = store.load_plan().retried
+    assert [one.key for one in noted] == [plan.trials[1].key, plan.trials[3].key]
+    again = crashed_again(store, store.load_plan())
+    assert again.retried == noted
+    assert all((store.trial_dir(one.key) / "crashed-a2" / "result.json").exists() for one in noted)
+
+
 def test_what_is_left_with_them_is_told_before_anything_is_written() -> None:
     store, plan = saved(*ENDS)
     left = left_with_crashed(store, plan)

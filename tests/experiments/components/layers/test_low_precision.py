@@ -152,8 +152,8 @@ def test_the_quantise_share_is_of_all_that_a_step_takes(monkeypatch: pytest.Monk
 
 
 def test_the_layers_learn_on_batches_that_are_made_and_moved_once() -> None:
-    parameters = linear_layer.Parameters(width=32, precision="int8_switchback", batch_size=64, learning_rate=0.01)
-    one = linear_layer.build(Context(parameters, None, "cpu", 0, 1, 64))
+    parameters = linear_layer.Parameters(width=32, precision="int8_switchback", batch_size=1024, learning_rate=0.01)
+    one = linear_layer.build(Context(parameters, None, "cpu", 0, 1, 1024))
     torch.manual_seed(0)
     model: Any = one.model()
     convert(model, one.layers(model), parameters, "cpu")
@@ -168,4 +168,4 @@ def test_the_layers_learn_on_batches_that_are_made_and_moved_once() -> None:
         "drawn and moved once"
     )
     after = one.evaluate(model, lambda batch: batch)
-    assert after["loss"] < 0.5 * before["loss"]
+    assert after["loss"] - 1 < 0.3 * (before["loss"] - 1), "of what is not the targets' noise"
