@@ -131,9 +131,8 @@ def _answer(cells: Sequence[Cell], work: str, asked: _Asked) -> Answer | None:
     if not others:
         certainty = ["There is nothing to compare it with.", *_struck(cells, best), *_lost(asked.lost)]
         return Answer(_alone(best), best, 1, certainty=certainty, work=work)
-    if early := _too_early(standing):
-        headline, *why = early
-        certainty = [_measured(best), *why, *_struck(cells, best), *_lost(asked.lost)]
+    if headline := _too_early(standing):
+        certainty = [_measured(best), *_struck(cells, best), *_lost(asked.lost)]
         step = _more(standing, standing, asked.outlook)
         return Answer(headline, best, len(standing), certainty=certainty, next_step=step, work=work, level=others, early=True)
     best, found = _duels(standing, asked.minimum)
@@ -148,14 +147,14 @@ def _answer(cells: Sequence[Cell], work: str, asked: _Asked) -> Answer | None:
     return Answer(headline, best, len(standing), winner=best, figures=figures, certainty=certainty, work=work, ahead_of=_next(found))
 
 
-def _too_early(standing: Sequence[Cell]) -> list[str]:
-    """The headline where nothing can be decided yet, and why; empty where comparisons were judged."""
+def _too_early(standing: Sequence[Cell]) -> str:
+    """The headline where nothing can be decided yet; empty where comparisons were judged. When they are is told of the whole sweep."""
     if max(len(cell.measured) for cell in standing) < 2:
         once = "Each cell ran once" if all(cell.ran_once for cell in standing) else "No cell has two trials that count"
-        return [f"{once}: no setting is called {_better(standing[0].metric)}"]
+        return f"{once}: no setting is called {_better(standing[0].metric)}"
     if {cell.why_undecided for cell in standing if cell.verdict is not None} == {NOT_LOOKED}:
-        return ["Not decided yet", "No verdict is given yet: the sweep's rounds are not done."]
-    return []
+        return "Not decided yet"
+    return ""
 
 
 def _duels(standing: Sequence[Cell], minimum: float | None) -> tuple[Cell, list[Duel]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
@@ -36,7 +37,7 @@ class Lack(Strict):
 
 
 class _Lacks(Strict):
-    schema_version: int = 1
+    schema_version: Literal[1] = 1
     lacks: list[Lack]
 
 

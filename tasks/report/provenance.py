@@ -106,6 +106,8 @@ def provenance_cautions(sweep: Sweep) -> list[str]:
         lines.append(f"{plural(len(rows), 'trial')} ran at commit {commit[:12]}, where the sweep's plan is of {at}{same}.")
     if plan.git.get("commit") and (told := told_commit(plan)) in (Told.ASSERTED, Told.OTHER):
         where = "there was no git where the sweep was planned"
-        found = ", and git here has it with another tree, as changed files or workloads of one's own make it" if told is Told.OTHER else ""
+        found = "" if plan.git.get("dirty") else ", and git here does not show it"
+        if told is Told.OTHER:
+            found = ", and git here has it with another tree, as changed files or workloads of one's own make it"
         lines.append(f"The commit {str(plan.git['commit'])[:12]} is {ASSERTED}: {where}{found}.")
     return lines

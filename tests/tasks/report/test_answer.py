@@ -67,7 +67,7 @@ def test_before_the_first_look_nothing_is_called_level_either() -> None:
     [found] = find_answers(cells, OUTLOOK)
     assert (found.headline, found.winner, found.best, found.compared) == ("Not decided yet", None, cells[1], 3)
     assert found.certainty[0].startswith("Best measured: MP-1, 150.0 samples/s, ±")
-    assert found.certainty[1:] == ["No verdict is given yet: the sweep's rounds are not done."]
+    assert found.certainty[1:] == [], "when verdicts come is said of the whole sweep"
     assert found.line.startswith("Not decided yet; best measured: MP-1, 150.0 samples/s, ±")
     assert found.next_step == NextStep("sweep resume made-up --budget 3m", 120.0)
     cells[2].verdict, cells[2].why_undecided = Verdict.FASTER, None

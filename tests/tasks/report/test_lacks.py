@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -50,3 +51,13 @@ def test_an_early_pages_readme_tells_them(tmp_path: Path, line: str, lack: Lack,
     (tmp_path / "README.md").write_text(f"# A page\n\nText.\n\nNot measured{heading}:\n- {line}\n- {line}\n\n- **Device:** none: x\n")
     assert lacks_of(tmp_path) == [lack, lack]
     assert lack.sentence == line.replace("\\", "")
+
+
+def test_a_file_of_a_later_version_is_not_read_as_one_of_today(tmp_path: Path) -> None:
+    write_lacks(tmp_path, [Lack(what="z")])
+    path = tmp_path / LACKS
+    content = {**json.loads(path.read_text()), "schema_version": 2}
+    del content["seal"]
+    path.write_text(json.dumps(content))
+    with pytest.raises(DamagedFile, match="schema_version"):
+        lacks_of(tmp_path)

@@ -123,6 +123,8 @@ def test_a_commit_that_was_told_is_checked_by_the_tree_that_git_has_of_it(
 def test_nothing_is_known_of_a_commit_that_git_does_not_have() -> None:
     plan = make_plan([ran().trial], tree=source_tree(), git={"commit": "d" * 40, "dirty": False, "checked": False})
     assert (told_commit(plan), commit_text(plan)) == (Told.ASSERTED, f"{'d' * 12} (asserted, not checked)")
+    [caution] = provenance_cautions(Sweep(Path("nowhere"), plan, []))
+    assert caution == f"The commit {'d' * 12} is asserted, not checked: {NO_GIT}, and git here does not show it."
 
 
 def test_gits_tree_of_a_commit_is_what_its_own_code_computes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
