@@ -11,15 +11,14 @@ import os
 import re
 import subprocess
 import sys
-import tarfile
 from contextlib import suppress
 from enum import StrEnum
 from functools import cache
-from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from cluster.commits.resolve import TIMEOUT_S, CommitError, resolve
+from cluster.source_tree import DIGITS, PARTS
 from experiments.config.errors import ConfigError
 from experiments.config.paths import REPOSITORY
 from tasks.analysis.trial_row import TrialRow
@@ -28,8 +27,7 @@ from tasks.sweep.trial_key import code_version
 from tasks.sweep.variants import tree_of
 
 EXTRA = "SWEEPBENCH_EXTRA"
-_PACKAGES = ("cluster", "experiments")  # all that a tree is of
-_TREE = re.compile("[0-9a-f]{16}")
+_TREE = re.compile(f"[0-9a-f]{{{DIGITS}}}")
 
 
 class Told(StrEnum):
@@ -69,11 +67,10 @@ def tree_at(commit: str) -> str | None:
     """The tree of a commit as its own code computes it, without workloads of the user's own; None where git does not have the commit, or it
     is from before there were trees. Of its files only those that count, in a folder that is gone afterwards: a page asks for many commits.
     """
-    with suppress(CommitError, OSError, subprocess.SubprocessError, tarfile.TarError), TemporaryDirectory(prefix="sweepbench-") as folder:
-        files = ["git", "-C", str(REPOSITORY), "archive", "--format=tar", resolve(commit, REPOSITORY), *_PACKAGES]
+    with suppress(CommitError, OSError, subprocess.SubprocessError), TemporaryDirectory(prefix="sweepbench-") as folder:
+        files = ["git", "-C", str(REPOSITORY), "archive", "--format=tar", resolve(commit, REPOSITORY), *PARTS]
         packed = subprocess.run(files, capture_output=True, check=True, timeout=TIMEOUT_S).stdout
-        with tarfile.open(fileobj=BytesIO(packed)) as tar:
-            tar.extractall(folder, filter="data")
+        subprocess.run(["tar", "--extract", "--directory", folder], input=packed, capture_output=True, check=True, timeout=TIMEOUT_S)
         if not Path(folder, "cluster", "source_tree.py").is_file():
             return None  # python would take that module from an editable installation
         environment = {name: value for name, value in os.environ.items() if name != EXTRA} | {"PYTHONPATH": folder}
