@@ -78,7 +78,7 @@ class LinearLayer:
         import torch
 
         if not self._batches:
-            draw = torch.Generator().manual_seed(self.parameters.seed * 1000 + self.context.rank)
+            draw = torch.Generator().manual_seed(self.parameters.seed * 1000 + self.context.rank + 1)  # seed 0 drew the map
             self._batches = [{name: value.to(place) for name, value in self._batch(draw).items()} for _ in range(BATCHES)]
         return self._batches
 
