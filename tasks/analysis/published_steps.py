@@ -14,6 +14,7 @@ from cluster.journal.journal import Record
 from experiments.atomic_file import atomic_file
 from experiments.trial import digest
 
+CAPPED_BY = "capped_by"  # among a trial's plain data: what capped its clock, since the samples that tell it are not published
 TRIAL_KEY = "trial_key"  # the column that tells whose step it is
 _META = b"sweepbench"
 

@@ -29,7 +29,7 @@ from experiments.summary import NAMES, Value, rms_names, summarise
 from experiments.trial import Outcome, Scalar, Trial, TrialResult
 from tasks.analysis.early_records import notes_of_today, summary_of_today, window_of_today
 from tasks.analysis.held_time import marks_of
-from tasks.analysis.published_steps import parse_published_steps
+from tasks.analysis.published_steps import CAPPED_BY, parse_published_steps
 from tasks.analysis.row_cache import LEAST, RowCache
 from tasks.analysis.traced_kinds import with_kinds
 from tasks.analysis.trial_row import TrialRow
@@ -204,6 +204,7 @@ def _row(
         rms={name: _series(learning, RMS + name) for name in rms_names(learning)},
         packages=meta.get("packages") or {},
         state=state,
+        kept_caps=tuple(meta.get(CAPPED_BY) or ()),
     )
 
 
@@ -358,7 +359,7 @@ def _flat(sweep_id: str, row: TrialRow) -> dict[str, Scalar]:
         "reason": row.reason,
         "attempt": result.attempt if result else None,
         "disturbed": row.disturbed,
-        "capped_by": ", ".join(row.state.capped_by) or None if row.state else None,
+        "capped_by": ", ".join(row.capped_by) or None,
         "started_at": result.started_at if result else None,
         "finished_at": result.finished_at if result else None,
         **({"trial_price_per_hour": trial.price.trial_per_hour, "price_currency": trial.price.currency} if trial.price else {}),

@@ -45,6 +45,7 @@ class TrialRow:
     rms: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     packages: Mapping[str, str] = field(default_factory=dict)  # name -> version of all that was installed; {} in early journals
     state: DeviceState | None = None  # of its device and host while it measured; None: unknown, or its samples are not in this folder
+    kept_caps: tuple[str, ...] = ()  # what capped its clock, as a page keeps it; () too on pages of before that was kept
     marks: Mapping[int, AttemptMarks] = field(default_factory=dict)  # of each attempt in its journal, by number; {} without one
     flow: str | None = None  # the flow that ran it; None where that is not known, as on a page
 
@@ -60,6 +61,11 @@ class TrialRow:
         """What else was on its device or host while it measured; None for nothing, or where nothing is known."""
         found = self.state.disturbed if self.state else None
         return found or (self.result.disturbed if self.result else None)
+
+    @property
+    def capped_by(self) -> tuple[str, ...]:
+        """The words of what capped its clock while it measured, the most frequent first; empty for nothing, and where that is not known."""
+        return self.state.capped_by if self.state else self.kept_caps
 
     @property
     def not_judged(self) -> str | None:

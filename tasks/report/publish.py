@@ -20,7 +20,7 @@ from experiments.trial import DataSource, Trial, TrialResult
 from tasks.analysis.cell import DEVICES, Cell
 from tasks.analysis.certificates import KnownOfDevice, known_of
 from tasks.analysis.held_files import held_of
-from tasks.analysis.published_steps import write_published_steps
+from tasks.analysis.published_steps import CAPPED_BY, write_published_steps
 from tasks.analysis.results import Sweep, load_sweep, meta_of, steps_table
 from tasks.analysis.trial_row import TrialRow
 from tasks.report.cell_counts import per_cell
@@ -254,6 +254,7 @@ def _trial(row: TrialRow, folder: Path, names: Mapping[str, str]) -> tuple[Any, 
     beside = {
         **meta,
         "result": told.model_dump(mode="json"),
+        CAPPED_BY: list(row.capped_by),
         "environment": {name: value for name, value in meta.get("environment", {}).items() if name not in PRIVATE},
         "notes": [{**note, "text": hidden(str(note["text"]))} for note in meta.get("notes", ())],
     }

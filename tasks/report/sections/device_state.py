@@ -15,6 +15,7 @@ _HEADER = ["cell", "clock, mean", "lowest", "memory clock", "power", "temperatur
 CLOCKS_DIFFER = 0.01  # from here on a difference of mean clocks is named beside a comparison
 _ALWAYS = 0.995  # share of the time that is called "all of the time"
 NOT_JUDGED = "not judged"
+NOT_KEPT = "not kept"  # on a page of before what capped a clock was kept
 
 
 def section(source: ReportSource) -> Section | None:
@@ -38,7 +39,6 @@ def state_table(cells: Sequence[Cell]) -> TextTable:
 
 def _row(cell: Cell) -> list[str]:
     clocks, temperatures = (_known(cell, name) for name in ("clock_min_mhz", "temperature_max_c"))
-    words = [word for row in cell.measured if row.state for word in row.state.capped_by]
     return [
         cell.short,
         _mhz(cell.mean("clock_mean_mhz")),
@@ -47,7 +47,7 @@ def _row(cell: Cell) -> list[str]:
         _in(cell.mean("sampled_power_w"), "W"),
         _in(max(temperatures, default=None), "°C"),
         percent(cell.mean("capped_share")),
-        ", ".join(dict.fromkeys(words)) or "–",
+        ", ".join(_caps(cell)) or (NOT_KEPT if cell.mean("capped_share") else "–"),
         percent(cell.mean("cpu_others_share")),
         _disturbed(cell),
     ]
@@ -92,11 +92,16 @@ def clock_sentences(cells: Sequence[Cell]) -> list[str]:
 def _ran(cell: Cell, clock: float) -> str:
     """`1,809 MHz, capped by power all of the time`."""
     share = cell.mean("capped_share")
-    words = list(dict.fromkeys(word for row in cell.measured if row.state for word in row.state.capped_by))
     if not share:
         return _mhz(clock)
     how = "all of the time" if share >= _ALWAYS else f"{percent(share)} of the time"
-    return f"{_mhz(clock)}, capped{f' by {listed(words)}' if words else ''} {how}"
+    words = _caps(cell)
+    return f"{_mhz(clock)}, capped {f'by {listed(words)} {how}' if words else f'{how} (by what was {NOT_KEPT})'}"
+
+
+def _caps(cell: Cell) -> list[str]:
+    """The words of what capped the clock of its trials, each once."""
+    return list(dict.fromkeys(word for row in cell.measured for word in row.capped_by))
 
 
 def work_cautions(cells: Sequence[Cell], *, emulated: bool) -> list[str]:

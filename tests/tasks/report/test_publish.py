@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -18,11 +19,13 @@ from experiments.json_file import seal_of, sealed_text
 from experiments.trial import DataSource, Outcome
 from flows.cli.commands import app
 from tasks.analysis.results import ResultsError, load_sweep, write_steps
+from tasks.report.comparison_table import TextTable
 from tasks.report.manifest import check_published
 from tasks.report.model import make_report
 from tasks.report.publish import PublishError, publish
 from tasks.report.whole_sweep import why_not_whole
 from tasks.sweep.store import SweepStore
+from tests.tasks.cell_support import column
 from tests.tasks.fake_sweep import SUITE, SWEEP_ID, TREE, Fake, make_sweep, trial_dirs, whole_sweep
 from tests.tasks.held_support import write_slots
 from tests.tasks.spread_support import write_history
@@ -196,6 +199,33 @@ def test_what_disturbed_a_trial_is_published_without_whose_it_was(tmp_path: Path
     row = load_sweep(page / SWEEP_ID).rows[0]
     assert row.disturbed == "another process (pid 7) was on the device; 38.1 % x (limit 5 %)"
     assert not any(b"user ada" in path.read_bytes() for path in page.rglob("*.md"))
+
+
+def sampled(store: SweepStore, trial: Path, words: list[str]) -> None:
+    """The sampler's records of a trial, and in its result what a worker derives from them."""
+    with JournalWriter(trial / "device_state.jsonl", 1, interval=600) as records:
+        records.append("sampler", attempt=1, device="cuda", hz=10.0, user="ada")
+        for tick in range(620):
+            device = {"index": 0, "sm_mhz": 1800, "capped_by": words, "others": []}
+            records.append("state", t=1_767_225_600 + tick / 10, devices=[device], cpu={})
+    state = next(row.state for row in load_sweep(store.dir).rows if row.trial.key == trial.name)
+    assert state is not None and state.capped_share == float(bool(words)), "the records are of the measured window"
+    result = json.loads((trial / "result.json").read_text())
+    edit(trial / "result.json", summary={**result["summary"], **state.metrics()})
+
+
+def test_what_capped_a_clock_is_published_and_the_samples_are_not(tmp_path: Path) -> None:
+    store, page = whole(), tmp_path / "page"
+    for trial, words in zip(trial_dirs(store.dir)[:2], (["power"], []), strict=True):
+        sampled(store, trial, words)
+    publish([store], page)
+    assert not list(page.rglob("device_state.jsonl"))
+    published = load_sweep(page / SWEEP_ID)
+    assert sorted((row.state, row.capped_by) for row in published.rows)[-1] == (None, ("power",))
+    told = [line["capped_by"] for line in pq.read_table(page / SWEEP_ID / "results.parquet").to_pylist()]
+    assert sorted(word or "" for word in told) == ["", "", "", "", "power"]
+    table = next(block for block in make_report(published).section("device_state").blocks if isinstance(block, TextTable))
+    assert sorted(zip(column(table, "by"), column(table, "capped"), strict=True)) == [("power", "100 %"), ("–", "0.0 %")]
 
 
 def test_several_sweeps_are_one_page(tmp_path: Path) -> None:

@@ -55,6 +55,16 @@ def test_a_part_of_the_time_is_told_as_such() -> None:
     assert line.startswith("MP-1 ran at 900 MHz, capped by power 25.0 % of the time; its baseline")
 
 
+def test_on_a_page_that_keeps_the_share_and_no_words_the_cap_is_told_without_them() -> None:
+    known = [replace(one, state=None) for one in (capped(1), capped(2), sampled(1, 1, clock_mean_mhz=1950.0))]
+    section = report_of(known).section("device_state")
+    assert column(section.table, "by") == ["not kept", "–"]
+    (line,) = next(block for block in section.blocks if block.kind == "bullets").lines
+    assert "its baseline MP-0 at 1,809 MHz, capped all of the time (by what was not kept): " in line
+    kept = [replace(one, kept_caps=(POWER,)) for one in known[:2]]
+    assert column(report_of([*kept, known[2]]).section("device_state").table, "by") == ["power", "–"]
+
+
 def test_sweeps_without_samples_have_no_section() -> None:
     assert "device_state" not in report_of([row(workers(0)), row(workers(1))]).section_names
 
