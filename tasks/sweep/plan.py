@@ -18,6 +18,7 @@ from experiments.config.strict import Strict
 from experiments.spec import matrix
 from experiments.spec.load import load_suite, profile_names
 from experiments.spec.schema import Suite
+from experiments.spec.traced import with_traces
 from experiments.trial import DEFAULT_ENVIRONMENT, DataSource, Scalar, Trial, digest, key_parts, trial_key
 from tasks.sweep import own_data
 from tasks.sweep.decide_settings import decide_settings
@@ -57,7 +58,7 @@ def make_plan(
     )
     sweep_id = sweep_id or new_sweep_id(suite.suite)
     decide = decide_settings(request, suite)
-    cells, variants = matrix.expand(suite), Variants(pools, build_them=build_environments, say=say)
+    cells, variants = with_traces(matrix.expand(suite), suite), Variants(pools, build_them=build_environments, say=say)
     variants.check(cells, suite.file or request.suite, suite.sets)
     maker = TrialMaker(sweep_id, pools, variants)
     ordered = [(cell, 1) for cell in cells] if decide else matrix.order(cells, suite.repeats)
