@@ -11,16 +11,27 @@ from tasks.report.held_text import grouped, share_told
 from tasks.report.markdown import grid, md
 from tasks.report.text_format import devices_told, number, plural
 
+GOAL = 0.6  # of the time that a sweep holds its devices, measured
 LARGEST = 3  # groups beside what was measured that are named
 _HEADER = ["page", "suite", "ran on", "commit", "windows", "measured", "largest other parts", "a trial beside its window"]
 _BESIDE = ["devices", "trials", "median", "medians of sweeps", "longest"]
 
 
 def held_tables(pages: Sequence[Page]) -> str:
-    """Two tables as Markdown; links are from docs. Sweeps without held_time.json and trials on an emulated device are in neither."""
+    """How many sweeps reach the goal, and two tables, as Markdown; links are from docs. Sweeps without held_time.json and trials on an
+    emulated device are in none."""
     known = [(page, sweep, held) for page in pages for sweep in page.sweeps if (held := _measured(sweep)) is not None]
     told = grid(_HEADER, [_row(page, sweep, held) for page, sweep, held in known])
-    return f"{told}\n\n{grid(_BESIDE, _by_devices([(sweep, held) for _, sweep, held in known]))}"
+    return (
+        f"{_reached([held for *_, held in known])}\n\n{told}\n\n{grid(_BESIDE, _by_devices([(sweep, held) for _, sweep, held in known]))}"
+    )
+
+
+def _reached(known: Sequence[HeldTime]) -> str:
+    shares = [held.parts[MEASURED] / held.seconds for held in known]
+    reach = sum(share >= GOAL for share in shares)
+    below = f"; the median is {share_told(median(shares))}" if shares else ""
+    return f"Goal: {share_told(GOAL)} of the held time is measured. {reach} of {plural(len(shares), 'sweep')} {'reaches' if len(shares) == 1 else 'reach'} it{below}."
 
 
 def beside_s(trials: Sequence[HeldTrial]) -> list[float]:

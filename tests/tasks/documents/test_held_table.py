@@ -24,9 +24,8 @@ def page(name: str, held: HeldTime | None, *, devices: int = 1) -> Page:
 
 def tables(*pages: Page) -> tuple[list[list[str]], list[list[str]]]:
     """The rows of both tables without their header."""
-    first, second = (
-        [[cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines()] for text in held_tables(pages).split("\n\n")
-    )
+    _, *both = held_tables(pages).split("\n\n")
+    first, second = ([[cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines()] for text in both)
     assert first[0][0] == "page" and second[0][0] == "devices"
     return first[2:], second[2:]
 
@@ -45,6 +44,16 @@ def test_windows_that_are_alike_are_one_number_and_one_run_is_not_said() -> None
     assert row[2] == "1 Card, 2026-01-01" and row[4] == "1 of 10.0 s"
     [wide], _ = tables(page("x", HeldTime([FIRST], slots=2)))
     assert wide[5] == "28 % of 35.2 slot-seconds"
+
+
+def test_the_goal_is_told_with_how_many_sweeps_reach_it() -> None:
+    def sentence(*measured: float) -> str:
+        pages = [page("x", HeldTime([HeldTrial("a", "gpu", {"launch": 100.0 - seconds, "measured": seconds})])) for seconds in measured]
+        return held_tables(pages).split("\n\n")[0]
+
+    assert sentence(59.9, 60.0, 80.0) == "Goal: 60 % of the held time is measured. 2 of 3 sweeps reach it; the median is 60 %."
+    assert sentence(59.9) == "Goal: 60 % of the held time is measured. 0 of 1 sweep reaches it; the median is 60 %."
+    assert sentence() == "Goal: 60 % of the held time is measured. 0 of 0 sweeps reach it."
 
 
 def test_sweeps_without_a_record_or_a_window_have_no_row() -> None:
