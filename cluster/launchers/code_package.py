@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cluster.git_state import as_environment, git_state
 from cluster.source_tree import hash_of, source_files
-from experiments.config.paths import REPOSITORY, extra_folders, runs_root
+from experiments.config.paths import EXTRA, REPOSITORY, extra_folders, runs_root
 
 _LIMIT = 50 * 2**20  # bytes; Ray refuses more than 500 MiB, and code is never this large
 
@@ -46,7 +46,7 @@ def build(repository: Path = REPOSITORY) -> Package:
     return Package(
         folder,
         {
-            "SWEEPBENCH_EXTRA": os.pathsep.join(extras),  # relative to the working directory; empty too, in place of the head's own
+            EXTRA: os.pathsep.join(extras),  # relative to the working directory; empty too, in place of the head's own
             **as_environment(git_state(repository)),  # the nodes have no git folder to ask
         },
     )

@@ -159,8 +159,7 @@ class _Stretch:
     """Steps that follow one another, from now on: `least` of them, or more until a time is over.
 
     last: the last one recorded. totals: what each took, s, of those that are recorded. compiled: those in which this rank's host compiled,
-    as for batches of another shape, and how long each took, s: of the device once that is known, before that of the host. It is no part of
-    the time.
+    as for batches of another shape, and how long it took to submit them, s. Their time is no part of that of `numbers`.
     """
 
     def __init__(self, context: SessionContext, least: range, *, measured: bool) -> None:
@@ -171,8 +170,6 @@ class _Stretch:
     def record(self, timing: StepTiming) -> None:
         self.last = timing.step
         self.totals[timing.step] = timing.total_s
-        if timing.step in self.compiled:
-            self.compiled[timing.step] = timing.total_s
         self._context.recorder.step(timing, measured=self._measured, more=self._context.train_step.diagnostics(timing.step))
 
     def numbers(self, seconds: float | None) -> Iterator[int]:
@@ -187,7 +184,8 @@ class _Stretch:
         counted = self.last + 1 - self.least.start - len(self.compiled)
         if any(step > self.last for step in self.compiled):
             counted = 0  # the device may have finished earlier steps while the host compiled, so that what a step takes is not known
-        return max(1e-6, time.perf_counter() - self.started - sum(self.compiled.values())), counted
+        compiling = sum(self.totals.get(step, on_host) for step, on_host in self.compiled.items())
+        return max(1e-6, time.perf_counter() - self.started - compiling), counted
 
 
 def _without_rate(context: SessionContext, window: _Stretch) -> tuple[list[int], list[int]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from experiments.config.errors import ConfigError
 
+EXTRA = "SWEEPBENCH_EXTRA"  # the variable
 REPOSITORY = Path(__file__).resolve().parents[2]  # where experiments/, cluster/, tasks/ and flows/ lie
 
 
@@ -23,10 +24,10 @@ def extra_folders() -> list[Path]:
     folders = named_extra_folders()
     for folder in folders:
         if not folder.is_dir():
-            raise ConfigError.one("SWEEPBENCH_EXTRA", None, "", f"{folder} is not a folder", f"name folders, separated by {os.pathsep!r}")
+            raise ConfigError.one(EXTRA, None, "", f"{folder} is not a folder", f"name folders, separated by {os.pathsep!r}")
     return folders
 
 
 def named_extra_folders() -> list[Path]:
     """As `extra_folders`, whether they are there or not."""
-    return [Path(text).resolve() for text in filter(None, os.environ.get("SWEEPBENCH_EXTRA", "").split(os.pathsep))]
+    return [Path(text).resolve() for text in filter(None, os.environ.get(EXTRA, "").split(os.pathsep))]

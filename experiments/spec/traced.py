@@ -25,5 +25,7 @@ def with_traces(cells: Sequence[PlannedCell], suite: Suite) -> list[PlannedCell]
 def _named(suite: Suite) -> Iterator[str]:
     """Every parameter and axis to which the suite gives a value."""
     yield from (*suite.fixed, *suite.axes, *suite.sets)
-    for some in (*suite.linked, *suite.include, *(condition.set for condition in suite.conditions)):
-        yield from some
+    for group in suite.linked:
+        yield from group
+    for values in (*suite.include, *(condition.set for condition in suite.conditions)):
+        yield from values

@@ -15,12 +15,11 @@ from typing import Any
 
 from experiments.atomic_file import atomic_write
 from experiments.config.errors import ConfigError, choose
-from experiments.config.paths import extra_folders, named_extra_folders
+from experiments.config.paths import EXTRA, extra_folders, named_extra_folders
 from flows.cli.schema import Kind, schema_text
 
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
 _WORKLOAD, _SUITE = re.compile(r"[a-z][a-z0-9_]{0,63}"), re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-_VARIABLE = "SWEEPBENCH_EXTRA"
 
 
 class Data(StrEnum):
@@ -46,9 +45,7 @@ def target_folder(to: Path | None) -> Path:
     """
     named = named_extra_folders()
     if to is None and len(named) != 1:
-        problem = (
-            f"${_VARIABLE} names several folders ({', '.join(map(str, named))})" if named else f"is needed, since ${_VARIABLE} is not set"
-        )
+        problem = f"${EXTRA} names several folders ({', '.join(map(str, named))})" if named else f"is needed, since ${EXTRA} is not set"
         raise ConfigError.one("--to", None, "", problem, "give --to FOLDER, such as --to my-bench")
     folder = named[0] if to is None else to.resolve()
     if to is not None and folder.exists() and not folder.is_dir():
@@ -118,27 +115,27 @@ def _write(folder: Path, texts: dict[str, str]) -> Written:
     for path, text in zip(files, texts.values(), strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(path, text)
-    before, known = os.environ.get(_VARIABLE), folder in extra_folders()
+    before, known = os.environ.get(EXTRA), folder in extra_folders()
     with _named(folder):  # the schema is to know the workload that was just written
         for kind in (Kind.SUITE, Kind.POOLS):
             path = folder / "schemas" / f"{kind}.json"
             path.parent.mkdir(exist_ok=True)
             atomic_write(path, schema_text(kind))
             files.append(path)
-    more = f":${_VARIABLE}" if before else ""
-    return Written(files, None if known else f"export {_VARIABLE}={shlex.quote(str(folder))}{more}")
+    more = f":${EXTRA}" if before else ""
+    return Written(files, None if known else f"export {EXTRA}={shlex.quote(str(folder))}{more}")
 
 
 @contextmanager
 def _named(folder: Path) -> Iterator[None]:
     """$SWEEPBENCH_EXTRA names `folder` too."""
-    before = os.environ.get(_VARIABLE)
+    before = os.environ.get(EXTRA)
     if folder not in extra_folders():
-        os.environ[_VARIABLE] = os.pathsep.join(filter(None, [str(folder), before]))
+        os.environ[EXTRA] = os.pathsep.join(filter(None, [str(folder), before]))
     try:
         yield
     finally:
         if before is None:
-            os.environ.pop(_VARIABLE, None)
+            os.environ.pop(EXTRA, None)
         else:
-            os.environ[_VARIABLE] = before
+            os.environ[EXTRA] = before

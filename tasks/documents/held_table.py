@@ -31,7 +31,8 @@ def _reached(known: Sequence[HeldTime]) -> str:
     shares = [held.parts[MEASURED] / held.seconds for held in known]
     reach = sum(share >= GOAL for share in shares)
     below = f"; the median is {share_told(median(shares))}" if shares else ""
-    return f"Goal: {share_told(GOAL)} of the held time is measured. {reach} of {plural(len(shares), 'sweep')} {'reaches' if len(shares) == 1 else 'reach'} it{below}."
+    reach_it = f"{'reaches' if len(shares) == 1 else 'reach'} it"
+    return f"Goal: {share_told(GOAL)} of the held time is measured. {reach} of {plural(len(shares), 'sweep')} {reach_it}{below}."
 
 
 def beside_s(trials: Sequence[HeldTrial]) -> list[float]:

@@ -18,11 +18,11 @@ from tasks.analysis.held_files import read_kept
 from tasks.analysis.held_time import HeldTime, ended_with
 from tasks.analysis.results import ResultsError, read_parquet
 from tasks.report.cell_counts import per_cell
+from tasks.report.lacks import README
 from tasks.report.manifest import MANIFEST, listed_files
 from tasks.report.text_format import devices_told
 from tasks.sweep.store import Plan, read_plan
 
-README = "README.md"
 ENOUGH = 3  # trials of a cell: one with fewer is told only where no other has them
 _COLUMNS = ("trial_key", "cell", "outcome", "attempt", "started_at", "parameters", "env.device_name")
 

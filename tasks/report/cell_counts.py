@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from experiments.trial import Outcome
 from tasks.report.text_format import plural
-
-UNSUPPORTED = "unsupported"
 
 
 def besides(unsupported: int) -> str:
     """What follows a number of cells that can run: ` (4 more are unsupported)`; empty where all can."""
-    return f" ({unsupported} more {'is' if unsupported == 1 else 'are'} {UNSUPPORTED})" if unsupported else ""
+    return f" ({unsupported} more {'is' if unsupported == 1 else 'are'} {Outcome.UNSUPPORTED})" if unsupported else ""
 
 
 def per_cell(trials: Iterable[tuple[str, str]]) -> tuple[str, str]:
@@ -22,9 +21,9 @@ def per_cell(trials: Iterable[tuple[str, str]]) -> tuple[str, str]:
     outcomes: dict[str, list[str]] = {}
     for cell, outcome in trials:
         outcomes.setdefault(cell, []).append(outcome)
-    can_run = [found for found in outcomes.values() if set(found) != {UNSUPPORTED}]
+    can_run = [found for found in outcomes.values() if set(found) != {Outcome.UNSUPPORTED}]
     counts = sorted(len(found) for found in can_run or outcomes.values())
     many = f"{counts[0]} to {counts[-1]}" if counts and counts[0] < counts[-1] else str(counts[0]) if counts else "no"
     if not can_run and outcomes:
-        return many, f"{plural(len(outcomes), 'cell')}, {'which is' if len(outcomes) == 1 else 'all of which are'} {UNSUPPORTED}"
+        return many, f"{plural(len(outcomes), 'cell')}, {'which is' if len(outcomes) == 1 else 'all of which are'} {Outcome.UNSUPPORTED}"
     return many, f"{plural(len(can_run), 'cell')}{besides(len(outcomes) - len(can_run))}"

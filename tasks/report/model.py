@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from experiments.metrics import Direction
+from experiments.trial import Outcome
 from tasks.analysis.aa import analyse
 from tasks.analysis.ab import ab_pairs
 from tasks.analysis.cell import Cell
@@ -19,7 +20,7 @@ from tasks.analysis.results import Sweep
 from tasks.report.ab_answer import ab_headline
 from tasks.report.answer import Answer, find_answers
 from tasks.report.cautions import CautionGroup, caution_groups
-from tasks.report.cell_counts import UNSUPPORTED, besides
+from tasks.report.cell_counts import besides
 from tasks.report.comparison_table import table_of_plan
 from tasks.report.continued import ran_again
 from tasks.report.filters import constant_labels
@@ -89,7 +90,7 @@ class Report:
     @property
     def label(self) -> str:
         """What stands above the headline on the page: how many cells are compared, and how many beside them are unsupported."""
-        unsupported = sum(len(one.cells) for one in self.missing if one.outcome == UNSUPPORTED)
+        unsupported = sum(len(one.cells) for one in self.missing if one.outcome == Outcome.UNSUPPORTED)
         return f"{self.answer.label}{besides(unsupported)}" if self.answer else ""
 
     @property

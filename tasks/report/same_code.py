@@ -20,13 +20,12 @@ from tempfile import TemporaryDirectory
 from cluster.commits.resolve import TIMEOUT_S, CommitError, resolve
 from cluster.source_tree import DIGITS, PARTS
 from experiments.config.errors import ConfigError
-from experiments.config.paths import REPOSITORY
+from experiments.config.paths import EXTRA, REPOSITORY
 from tasks.analysis.trial_row import TrialRow
 from tasks.sweep.store import Plan
 from tasks.sweep.trial_key import code_version
 from tasks.sweep.variants import tree_of
 
-EXTRA = "SWEEPBENCH_EXTRA"
 _TREE = re.compile(f"[0-9a-f]{{{DIGITS}}}")
 
 
