@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tasks.analysis.results import Sweep
 from tasks.analysis.trial_row import TrialRow
-from tasks.report.same_code import Told, ran_the_code_of_its_key, told_commit
+from tasks.report.same_code import Told, history_is_cut, ran_the_code_of_its_key, told_commit
 from tasks.report.text_format import listed, plural
 from tasks.sweep.store import Plan
 
@@ -107,6 +107,8 @@ def provenance_cautions(sweep: Sweep) -> list[str]:
     if plan.git.get("commit") and (told := told_commit(plan)) in (Told.ASSERTED, Told.OTHER):
         where = "there was no git where the sweep was planned"
         found = "" if plan.git.get("dirty") else ", and git here does not show it"
+        if found and history_is_cut():
+            found += ", a shallow clone: after `git fetch --unshallow` it may"
         if told is Told.OTHER:
             found = ", and git here has it with another tree, as changed files or workloads of one's own make it"
         lines.append(f"The commit {str(plan.git['commit'])[:12]} is {ASSERTED}: {where}{found}.")

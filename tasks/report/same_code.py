@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from cluster.commits.resolve import TIMEOUT_S, CommitError, resolve
+from cluster.commits.resolve import TIMEOUT_S, CommitError, git, resolve
 from cluster.source_tree import DIGITS, PARTS
 from experiments.config.errors import ConfigError
 from experiments.config.paths import EXTRA, REPOSITORY
@@ -47,6 +47,14 @@ def told_commit(plan: Plan) -> Told:
         return Told.ASSERTED
     tree = tree_at(commit)
     return Told.ASSERTED if tree is None else Told.FOUND if tree == plan.tree else Told.OTHER
+
+
+@cache
+def history_is_cut() -> bool:
+    """Whether the checkout here is a shallow clone, which does not have the commits from before some date."""
+    with suppress(OSError, subprocess.SubprocessError):
+        return git(REPOSITORY, "rev-parse", "--is-shallow-repository") == "true"
+    return False
 
 
 def ran_the_code_of_its_key(row: TrialRow) -> bool:

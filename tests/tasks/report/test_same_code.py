@@ -120,11 +120,35 @@ def test_a_commit_that_was_told_is_checked_by_the_tree_that_git_has_of_it(
     assert set(asked) == ({COMMIT} if told in (Told.FOUND, Told.OTHER) else set()), "only of one that was asserted"
 
 
-def test_nothing_is_known_of_a_commit_that_git_does_not_have() -> None:
+@pytest.mark.parametrize(("cut", "more"), [(False, ""), (True, ", a shallow clone: after `git fetch --unshallow` it may")])
+def test_nothing_is_known_of_a_commit_that_git_does_not_have(cut: bool, more: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.report.provenance.history_is_cut", lambda: cut)
     plan = make_plan([ran().trial], tree=source_tree(), git={"commit": "d" * 40, "dirty": False, "checked": False})
     assert (told_commit(plan), commit_text(plan)) == (Told.ASSERTED, f"{'d' * 12} (asserted, not checked)")
     [caution] = provenance_cautions(Sweep(Path("nowhere"), plan, []))
-    assert caution == f"The commit {'d' * 12} is asserted, not checked: {NO_GIT}, and git here does not show it."
+    assert caution == f"The commit {'d' * 12} is asserted, not checked: {NO_GIT}, and git here does not show it{more}."
+
+
+def test_a_shallow_clone_is_known_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    of_somebody = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    commands = [
+        ["git", "init", "-q", str(whole)],
+        *(
+            ["git", "-C", str(whole), "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", text]
+            for text in "ab"
+        ),
+        ["git", "clone", "-q", "--depth=1", whole.as_uri(), str(cut)],
+    ]
+    for command in commands:
+        subprocess.run(command, check=True, capture_output=True)
+    found = []
+    for folder in (whole, cut, tmp_path):  # the last is no checkout
+        monkeypatch.setattr(same_code, "REPOSITORY", folder)
+        same_code.history_is_cut.cache_clear()
+        found.append(same_code.history_is_cut())
+    same_code.history_is_cut.cache_clear()
+    assert found == [False, True, False]
 
 
 def test_gits_tree_of_a_commit_is_what_its_own_code_computes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
