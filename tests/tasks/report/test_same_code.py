@@ -134,10 +134,7 @@ def test_a_shallow_clone_is_known_as_such(tmp_path: Path, monkeypatch: pytest.Mo
     of_somebody = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
     commands = [
         ["git", "init", "-q", str(whole)],
-        *(
-            ["git", "-C", str(whole), "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", text]
-            for text in "ab"
-        ),
+        *([*of_somebody, "-C", str(whole), "commit", "-q", "--allow-empty", "-m", text] for text in "ab"),
         ["git", "clone", "-q", "--depth=1", whole.as_uri(), str(cut)],
     ]
     for command in commands:
