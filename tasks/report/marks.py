@@ -35,7 +35,7 @@ _ALIKE = 0.02  # relative: the ratio of two values may be so far from the one be
 _SIGNS = {Mark.SAME: "=", Mark.UNDECIDED: "?", Mark.OF_MANY: "?*", Mark.UNPROVEN: "†", Mark.STRUCK: "✗"}
 _MEANINGS = {
     Mark.SAME: "the whole interval lies within the smallest effect that counts",
-    Mark.UNDECIDED: "not shown to differ from its baseline",
+    Mark.UNDECIDED: "not shown to differ from its baseline at the level that a verdict needs",
     Mark.OF_MANY: f"its interval alone would decide it, but not among all comparisons (false discovery rate: {percent(DISCOVERY)})",
     Mark.UNPROVEN: "nothing shows that it learns what its reference learns, so no speed-up is claimed",
     Mark.STRUCK: "the loss differs from its reference's, so no speed-up is claimed",

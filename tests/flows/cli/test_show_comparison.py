@@ -30,7 +30,7 @@ def fake(workers: int, rate: float, model: str = "base", **more: Any) -> Fake:
 def test_single_trials_are_marked_and_the_command_for_more_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     text = " ".join(" ".join(printed(tmp_path, monkeypatch, [fake(0, 100), fake(1, 150)], width=width)).split())
     assert "x1.50 (interval unknown) ?" in text
-    assert "? undecided: not shown to differ from its baseline (one trial)" in text
+    assert "? undecided: not shown to differ from its baseline at the level that a verdict needs (one trial)" in text
     assert "Each cell ran once: no setting is called faster. Best measured: MP-1, 150" in text
     assert text.endswith(f"To decide more, in about 4 s: sweep resume {SWEEP_ID} --budget 1m")
 

@@ -66,8 +66,14 @@ def test_a_ratio_that_is_not_of_the_two_values_says_of_which_rounds_it_is() -> N
 def test_the_marks_are_explained_under_the_table() -> None:
     table = table_of([*repeats(workers(0), 100.0), *repeats(workers(1), 100.5), row(workers(2), 104.0)])
     assert table.marks == [Mark.SAME, Mark.UNDECIDED]
-    assert table.legend == f"same: {Mark.SAME.meaning}; undecided: not shown to differ from its baseline (one trial)"
-    assert table.signs == f"= same: {Mark.SAME.meaning}; ? undecided: not shown to differ from its baseline (one trial)"
+    assert (
+        table.legend
+        == f"same: {Mark.SAME.meaning}; undecided: not shown to differ from its baseline at the level that a verdict needs (one trial)"
+    )
+    assert (
+        table.signs
+        == f"= same: {Mark.SAME.meaning}; ? undecided: not shown to differ from its baseline at the level that a verdict needs (one trial)"
+    )
     assert comparison_markdown(table).endswith(f"\n\n{md(table.legend)}.")
     plain = table_of([*repeats(workers(0), 100.0), *repeats(workers(1), 150.0)])
     assert " baseline | **150.0 samples/s** " in comparison_markdown(plain) and comparison_markdown(plain).endswith(") faster |"), (
