@@ -125,7 +125,7 @@ def published_values(cell: Cell, metric: Metric, *, relative: bool) -> list[tupl
     """What others published of this very cell, save for the hardware, in the figure's unit."""
     values = []
     for entry in literature_for(cell.trial.workload, metric=None):
-        if entry.cell is None or not (entry.is_of(cell.trial.parameters) and entry.may_stand_beside(cell.trial.parameters)):
+        if not entry.cell or not (entry.is_of(cell.trial.parameters) and entry.may_stand_beside(cell.trial.parameters)):
             continue
         if relative and entry.metric == "speedup" and metric.name == cell.metric.name:
             values.append((entry.value, entry))
