@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from experiments.trial import label
 from tasks.analysis.cell import Cell
@@ -27,6 +28,26 @@ def fit_sentence(cells: Sequence[Cell]) -> str:
         groups.setdefault(" · ".join(others), []).append(cell)
     said = [found for name, group in groups.items() if (found := _bracket(name, group, axis))]
     return f"Largest that fits: {'; '.join(said)}." if said else ""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The largest model that fitted, and its number of parameters. `above`: that of the smallest larger one that did not; None: none was
+    tried."""
+
+    cell: Cell
+    size: float
+    above: float | None
+
+
+def fits_of(cells: Sequence[Cell]) -> Fit | None:
+    """Of cells of one strategy, by the parameter `model`. None where none fitted, or a model is not named for its size."""
+    sizes = {id(cell): parameters_named(cell.trial.parameters.get("model")) for cell in cells}
+    known = [(size, cell) for cell in cells if (size := sizes[id(cell)]) is not None]
+    size, fitted = max((one for one in known if one[1].outcome == "ok"), key=lambda one: one[0], default=(0.0, None))
+    if fitted is None or len(known) < len(cells):
+        return None
+    return Fit(fitted, size, min((other for other, cell in known if cell.outcome == _NOT and other > size), default=None))
 
 
 def _size_axis(cells: Sequence[Cell]) -> str | None:

@@ -71,14 +71,19 @@ def test_the_ladder_is_a_row_for_each_rung_with_its_speed_up(ladder: tuple[Repor
 def test_each_published_value_of_the_ladder_stands_beside_its_rung(ladder: tuple[Report, Path]) -> None:
     report, _ = ladder
     found = [(row[2], row[3].split(" · ")[-1], row[4]) for row in report.section("nearest_literature").table.rows]
-    assert [near for _, near, _ in found] == ["sequence_first", "baseline", "sequence_first"], "on eight devices"
-    assert [theirs for theirs, *_ in found] == ["1.510 x", "0.6500 h", "0.4300 h"], "what no rung can show is left out"
+    rungs = {"x1.51": "sequence_first", "x1.83": "sequence_first", "x1.86": "256px", "x2.18": "full_fp16"}
+    assert {theirs: row[3] for row in report.section("nearest_literature").table.rows if (theirs := row[2]) in rungs} == {
+        theirs: f"{rung} over baseline" for theirs, rung in rungs.items()
+    }
     hours = {near: float(ours.split()[0]) for theirs, near, ours in found if theirs.endswith(" h")}
+    assert [theirs for theirs, *_ in found if theirs.endswith(" h")] == ["0.4300 h", "0.6500 h"], "as published, on as many devices"
+    assert [near for theirs, near, _ in found if theirs.endswith(" h")] == ["sequence_first", "baseline"]
     assert hours["baseline"] == pytest.approx(1_281_167 / 500 / 3600, rel=0.01)
     epoch = report.section("step_decomposition").table.header.index("epoch")
     assert float(report.section("step_decomposition").table.rows[0][epoch].removesuffix(" h")) == pytest.approx(hours["baseline"], rel=0.01)
     for row in report.section("nearest_literature").table.rows:
-        assert "device a100-40, ours NVIDIA H200" in row[5] and "devices" not in row[5]
+        assert "device a100-40, ours NVIDIA H200" in row[5] and ("devices 64, ours 8" in row[5]) == (row[2] == "x1.83")
+        assert "devices 8" not in row[5] and ("in TFLOP/s" in row[4]) == (row[2] in ("x1.86", "x2.18")), "at 256 pixels: other work"
 
 
 def test_the_figures_of_the_ladder_show_what_was_published(ladder: tuple[Report, Path]) -> None:
@@ -113,7 +118,8 @@ def test_what_does_not_fit_is_absent_from_both_figures_of_flava_with_its_reason(
     assert "published, a100-40 x8" in batches, "20 samples with FSDP and checkpointing"
     retries = report.section("step_decomposition").table.header.index("alloc. retries")
     assert {row[retries] for row in report.section("step_decomposition").table.rows if row[0].endswith("fsdp2")} == {"3"}
-    assert report.section("nearest_literature").table.rows[0][2] == report.section("nearest_literature").table.rows[0][4] == "20 samples"
-    assert [row[3].split(" · ")[-1] for row in report.section("nearest_literature").table.rows] == ["fsdp2+ac"]
+    beside = [(row[2], row[3].split(" · ")[-1], row[4]) for row in report.section("nearest_literature").table.rows]
+    assert beside[0] == ("20 samples", "fsdp2+ac", "20 samples")
+    assert beside[1:] == [("x3", "ddp", "more than x1.00"), ("x10", "ddp", "more than x1.00")], "10b fits where it does not with DDP"
     assert "confounders" not in report.section_names or all(row[0] == "build_on" for row in report.section("confounders").table.rows)
     assert "scaling" not in report.section_names, "one number of devices, nothing known of their communication: no table of dashes"
