@@ -233,7 +233,9 @@ class TrainingParameters(Strict):
         8, ge=0, le=1000, description="steps with and as many without gradient all-reduce, at the end; for several devices; 0: not measured"
     )
     profile_steps: int = Field(0, ge=0, le=100, description="steps traced with torch.profiler after the measured window")
-    profile_repeats: int | None = Field(None, ge=1, le=1000, description="trace only the first so many repeats of a cell; null: each")
+    profile_repeats: int | None = Field(
+        None, ge=1, le=1000, description="trace steps of the first so many repeats of a cell alone; null: of each"
+    )
     rms_tensors: str | None = Field(
         None, description="tensors whose RMS_t each step records: names or patterns (*), separated by commas; null: none"
     )
@@ -312,8 +314,6 @@ class TrainingParameters(Strict):
             raise ValueError(
                 "compile_cache fresh has no effect where nothing is compiled; leave it at kept, or set compile to layer or model"
             )
-        if self.profile_repeats is not None and not self.profile_steps:
-            raise ValueError("profile_repeats has no effect where nothing is traced; leave it at null, or set profile_steps")
         if self.allow_tf32 and self.precision == "fp32":
             raise ValueError("allow_tf32: precision fp32 would be computed in TF32; set precision to tf32, or allow_tf32 to false")
         return self

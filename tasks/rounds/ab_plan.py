@@ -80,7 +80,7 @@ def plan_ab(
 def _checked(request: Request, side: Side, name: str, sweep_id: str | None = None) -> tuple[Plan, Suite]:
     """`make_plan` of a side, without building anything. What is wrong with what the side sets is said of the side."""
     try:
-        return make_plan(_with(request, side), sweep_id, build_environments=False)
+        return make_plan(_with(request, side), sweep_id, plain=False, build_environments=False)
     except ConfigError as error:
         raise ConfigError([replace(one, file=name) if one.key in side.sets else one for one in error.problems]) from None
 

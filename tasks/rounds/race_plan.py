@@ -50,7 +50,7 @@ def plan_race(
     """
     option = "--maximise" if maximise else "--minimise"
     _check_metric(option, metric, maximise=maximise)
-    plan, suite = make_plan(request)
+    plan, suite = make_plan(request, plain=False)
     suite = _within_limits(_of_race(suite, metric, parity=parity), where, say)
     cells = matrix.expand(suite)
     maker = TrialMaker(plan.sweep_id, load_pools())

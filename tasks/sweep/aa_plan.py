@@ -28,7 +28,7 @@ def plan_aa(request: Request, *, pairs: int | None = None, minutes: float | None
     `pairs`: how many; 20 unless given, and 1000 with `minutes`. With `minutes` the plan has the first pair alone, and `one_more_pair` adds
     the others while there is time. Raises ConfigError or DatasetError, as `make_plan`.
     """
-    plan, suite = make_plan(request)
+    plan, suite = make_plan(request, plain=False)
     settings = AaSettings(pairs=pairs or (PAIRS if minutes is None else MOST_PAIRS), minutes=minutes)
     maker = TrialMaker(plan.sweep_id, load_pools())
     cell = baseline_cell(matrix.expand(suite), suite)

@@ -39,11 +39,17 @@ class TrialState(Strict):
 
 
 def make_plan(
-    request: Request, sweep_id: str | None = None, *, build_environments: bool = True, say: Say = lambda text: None
+    request: Request,
+    sweep_id: str | None = None,
+    *,
+    plain: bool = True,
+    build_environments: bool = True,
+    say: Say = lambda text: None,
 ) -> tuple[Plan, Suite]:
     """The plan and the suite of a request, fully validated. Starts no trial. Raises ConfigError, CommitError or DatasetError.
 
-    Environments that its cells name are built, unless `build_environments` is false; `say` is told of that.
+    `plain`: false for what becomes a race, an A/A or an A/B sweep, which trace what their suite asks for alone. Environments that its cells
+    name are built, unless `build_environments` is false; `say` is told of that.
     """
     pools = load_pools()
     profile, pool_names = resolve_profile(request, pools)
@@ -58,7 +64,8 @@ def make_plan(
     )
     sweep_id = sweep_id or new_sweep_id(suite.suite)
     decide = decide_settings(request, suite)
-    cells, variants = with_traces(matrix.expand(suite), suite), Variants(pools, build_them=build_environments, say=say)
+    cells, variants = matrix.expand(suite), Variants(pools, build_them=build_environments, say=say)
+    cells = with_traces(cells, suite) if plain else cells
     variants.check(cells, suite.file or request.suite, suite.sets)
     maker = TrialMaker(sweep_id, pools, variants)
     ordered = [(cell, 1) for cell in cells] if decide else matrix.order(cells, suite.repeats)

@@ -176,7 +176,6 @@ def test_threads_that_load_are_one_at_least() -> None:
     [
         ({"prefetch_factor": 4}, "prefetch_factor has no effect with dataloader_workers 0, .*; leave it at 2, or give at least 1 of"),
         ({"compile_cache": "fresh"}, "compile_cache fresh has no effect where nothing is compiled; leave it at kept, or set compile to"),
-        ({"profile_repeats": 1}, "profile_repeats has no effect where nothing is traced; leave it at null, or set profile_steps"),
         ({"allow_tf32": True}, "allow_tf32: precision fp32 would be computed in TF32; set precision to tf32, or allow_tf32 to false"),
     ],
 )

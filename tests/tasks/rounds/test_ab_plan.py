@@ -47,6 +47,14 @@ def sides(plan: Plan) -> list[tuple[Any, ...]]:
     return [(trial.axes["side"][0], trial.axes.get("width"), trial.repeat) for trial in plan.trials]
 
 
+def test_on_gpus_a_plain_sweep_is_traced_and_its_a_b_sweep_as_the_suite_says(commits: None) -> None:
+    """An older side may not know how."""
+    request = Request(suite="bert", profile="cuda", budget_s=1200.0, until_decided=True)
+    of_commit = request.model_copy(update={"set": {"commit": next(iter(COMMITS))}})
+    plans = [plan_of_request(request)[0], plan_ab(request, "seed=0", "seed=1", every=False), plan_of_request(of_commit)[0]]
+    assert [{trial.parameters["profile_steps"] for trial in plan.trials} for plan in plans] == [{4}, {0}, {0}]
+
+
 def test_the_baseline_cell_alone_runs_as_a_and_as_b_in_turns() -> None:
     plan = planned()
     assert sides(plan) == [("A", 64, 1), ("B", 64, 1)]
