@@ -45,11 +45,11 @@ class LiteratureValue:
 
     def is_of(self, parameters: Mapping[str, Any], *, but: Collection[str] = ()) -> bool:
         """Whether a cell of ours with these parameters corresponds to this line, apart from the `differences` and from parameters `but`."""
-        return all(str(parameters.get(name)) == value for name, value in self.cell if name not in but)
+        return all(as_text(parameters.get(name)) == value for name, value in self.cell if name not in but)
 
     def is_over(self, parameters: Mapping[str, Any]) -> bool:
         """Whether a cell of ours with these parameters corresponds to what this ratio is over."""
-        return bool(self.over) and all(str(parameters.get(name)) == value for name, value in self.over)
+        return bool(self.over) and all(as_text(parameters.get(name)) == value for name, value in self.over)
 
     def is_of_model(self, parameters: Mapping[str, Any]) -> bool:
         return not self.model or self.model == parameters.get("model")
@@ -93,6 +93,11 @@ class LiteratureValue:
         )
         known = [(theirs, ours) for theirs, ours in pairs if theirs is not None and isinstance(ours, int | float)]
         return _steps_between(self.accelerator, device) + sum(abs(math.log2((1 + theirs) / (1 + ours))) for theirs, ours in known)
+
+
+def as_text(value: Any) -> str:
+    """A parameter's value as the csv and suites write it: `true`, `bf16`."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def same_device(accelerator: str, device: str) -> bool:

@@ -13,21 +13,37 @@ from dataclasses import dataclass, replace
 from experiments.literature.reader import OURS, PER_DEVICE, LiteratureValue, literature_for, loader_ratios
 from experiments.metrics import Scale
 from experiments.precision import LOW
+from experiments.stats.verdict import Verdict
+from experiments.trial import label
 from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import told_ratio
 from tasks.analysis.same_work import other_work
 from tasks.report.largest_fit import Fit, fits_of
 from tasks.report.text_format import amount, interval, listed, plural, spread, times
 
+_RUN = ("pool", "commit", "environment", "lock_clocks_mhz")  # in which the cells of a ratio do not differ
 _OF_FLOPS = frozenset({"tflops_per_device", "mfu"})  # a ratio of these may be of cells that do other work
 _OF_ONE_DEVICE = PER_DEVICE | {"max_batch_per_device"}
+_LESS_IS_BETTER = frozenset({"latency", "epoch_time"})
+_PLAIN = {"compile": "none", "attention": "eager", "cuda_graph": False, "kernels": "stock", "block_weights": "fp32", "passes": "apart"}
+_PLAIN |= {"padding": "kept", "activation_checkpointing": False}
+_OF_MEMORY = (
+    "strategy",
+    "batch_size",
+    "precision",
+    "optimizer",
+    "fsdp_reduce",
+    "expandable_segments",
+)  # more settings that a size hangs on
 _NO_DIFFERENCE = frozenset({"seed", "evaluate", "communication_steps", "profile_steps", "steps", "warmup_steps", "measure_s", "warmup_s"})
 
 
 @dataclass(frozen=True)
 class Beside:
     """A published value and ours. `theirs`, `ours`: with their units, ours with its interval where it has one. `cell`: the name of our
-    cell, or of both. `differs`: all that is known to differ, or that the source does not say. `gap`: how far apart, among as many."""
+    cell, or of both. `differs`: what the line names that differs, or does not say. `gap`: how far apart, among as many. `ours_with`:
+    settings of our cell that make it faster or smaller, of which the line says nothing. `better`: of cells as near the one
+    with the most of it is shown."""
 
     entry: LiteratureValue
     theirs: str
@@ -35,6 +51,8 @@ class Beside:
     cell: str
     differs: Sequence[str]
     gap: float
+    ours_with: Sequence[str] = ()
+    better: float = 0.0
 
     @property
     def distance(self) -> tuple[int, float]:
@@ -61,13 +79,17 @@ def _nearest(entry: LiteratureValue, cells: Sequence[Cell]) -> Beside | None:
     if entry.metric == "model_size_ratio":
         pools = dict.fromkeys(cell.trial.pool for cell in ours)
         found = [line for pool in pools if (line := _of_sizes(entry, [cell for cell in ours if cell.trial.pool == pool]))]
-        return min(found, key=lambda one: one.distance, default=None)
+        return min(found, key=_nearest_and_best, default=None)
     for stand_in in (False, True):
         mine = [cell for cell in ours if (_is_like if stand_in else _is_of)(entry, cell)]
         found = list(_ratios(entry, mine, ours) if entry.over else _values(entry, mine))
-        if nearest := min(found, key=lambda one: one.distance, default=None):
+        if nearest := min(found, key=_nearest_and_best, default=None):
             return nearest
     return None
+
+
+def _nearest_and_best(line: Beside) -> tuple[tuple[int, float], float]:
+    return line.distance, -line.better
 
 
 def _is_of(entry: LiteratureValue, cell: Cell) -> bool:
@@ -90,8 +112,14 @@ def _values(entry: LiteratureValue, cells: Iterable[Cell]) -> Iterator[Beside]:
             continue
         known = cell.estimate is not None and OURS[entry.metric][0] == cell.metric.name
         half = spread(cell.estimate, cell.metric) if known and cell.estimate else ""
-        disturbed = ", disturbed by other work" if cell.disturbed else ""
-        yield _beside(entry, texts[0], " ".join(filter(None, (texts[1], half))) + disturbed, cell)
+        doubts = ["" if entry.metric == "max_batch_per_device" else _unclaimed(cell), "disturbed by other work" if cell.disturbed else ""]
+        ours = ", ".join(filter(None, (" ".join(filter(None, (texts[1], half))), *doubts)))
+        yield replace(_beside(entry, texts[0], ours, cell), better=-value if entry.metric in _LESS_IS_BETTER else value)
+
+
+def _unclaimed(cell: Cell) -> str:
+    """What keeps a cell from a claim; empty where nothing does."""
+    return "" if cell.claimed else f"loss parity {cell.parity.status if cell.parity else 'unproven'}"
 
 
 def _ours(cell: Cell, entry: LiteratureValue) -> float | None:
@@ -128,11 +156,12 @@ def _texts(entry: LiteratureValue, cell: Cell, ours: float) -> tuple[str, str] |
 def _ratios(entry: LiteratureValue, cells: Iterable[Cell], ours: Sequence[Cell]) -> Iterator[Beside]:
     for cell in cells:
         for base in ours:
-            apart = base.trial.pool != cell.trial.pool or base.devices != cell.devices
+            apart = base.devices != cell.devices or any(getattr(base.trial, name) != getattr(cell.trial, name) for name in _RUN)
             if base is cell or apart or not entry.is_over(base.trial.parameters):
                 continue
             if text := _batches(cell, base) if entry.metric == "max_batch_ratio" else _speedup(cell, base):
-                yield _beside(entry, _ratio_told(entry), text, cell, base)
+                better = told_ratio(cell, base).value if entry.metric == "speedup" else 0.0
+                yield replace(_beside(entry, _ratio_told(entry), text, cell, base), better=better)
 
 
 def _ratio_told(entry: LiteratureValue) -> str:
@@ -151,9 +180,14 @@ def _speedup(cell: Cell, base: Cell) -> str:
     if ratio.linear:
         return ""
     parts = [f"{times(ratio.value)} {interval(ratio)}{f' in {cell.metric.unit}' if apart else ''}"]
-    parts += [] if cell.may_lead(base) else [f"not claimed: loss parity {cell.parity.status if cell.parity else 'unproven'}"]
+    parts += ["undecided"] if cell.baseline is base and cell.verdict is Verdict.UNDECIDED else []
+    parts += [] if cell.may_lead(base) else [f"not claimed: {_why_not(cell, base)}"]
     parts += ["disturbed by other work"] if cell.disturbed or base.disturbed else []
     return ", ".join(parts)
+
+
+def _why_not(cell: Cell, base: Cell) -> str:
+    return _unclaimed(cell) or (f"of {base.short}, {_unclaimed(base)}" if _unclaimed(base) else "loss parity unproven")
 
 
 def _batches(cell: Cell, base: Cell) -> str:
@@ -165,12 +199,26 @@ def _batches(cell: Cell, base: Cell) -> str:
 
 
 def _of_sizes(entry: LiteratureValue, cells: Sequence[Cell]) -> Beside | None:
-    """Of the largest models that fit. Between the sizes tried lie those that fit too: a ratio of these has such bounds."""
-    mine = fits_of([cell for cell in cells if _is_of(entry, cell)])
-    base = fits_of([cell for cell in cells if entry.is_over(cell.trial.parameters)])
-    if mine is None or base is None or mine.cell.devices != base.cell.devices or not (text := _size_ratio(mine, base)):
-        return None
-    return _beside(entry, _ratio_told(entry), text, mine.cell, base.cell)
+    """Of the largest models that fit, of cells set alike: of several such groups the two that differ in the least. Between the sizes
+    tried lie those that fit too: a ratio of these has such bounds."""
+    mine = _fits([cell for cell in cells if _is_of(entry, cell)])
+    bases = _fits([cell for cell in cells if entry.is_over(cell.trial.parameters)])
+    found = [
+        _beside(entry, _ratio_told(entry), text, one.cell, base.cell)
+        for one in mine
+        for base in bases
+        if one.cell.devices == base.cell.devices and (text := _size_ratio(one, base))
+    ]
+    return min(found, key=lambda line: line.distance, default=None)
+
+
+def _fits(cells: Sequence[Cell]) -> list[Fit]:
+    """The largest that fits of each group of cells that are set alike."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        settings = [cell.trial.parameters.get(name) for name in (*_PLAIN, *_OF_MEMORY)]
+        groups.setdefault(repr((settings, *(getattr(cell.trial, name) for name in _RUN))), []).append(cell)
+    return [fit for group in groups.values() if (fit := fits_of(group)) is not None]
 
 
 def _size_ratio(mine: Fit, base: Fit) -> str:
@@ -192,11 +240,18 @@ def _beside(entry: LiteratureValue, theirs: str, ours: str, cell: Cell, base: Ce
     device = _device(cell)
     asked = entry if entry.metric not in ("max_batch_ratio", "model_size_ratio") else replace(entry, batch=parameters.get("batch_size"))
     differs, gap = asked.differences(parameters, device), asked.gap(parameters, device)
+    ours_with = _ours_with(entry, cell)
     if base is None:
-        return Beside(entry, theirs, ours, cell.short, differs, gap)
+        return Beside(entry, theirs, ours, cell.short, differs, gap, ours_with)
     names = _apart(entry, cell, base)
     differs += [f"our two cells differ in {listed(names, 4)} too"] if names else []
-    return Beside(entry, theirs, ours, f"{cell.short} over {base.short}", differs + _of_base(entry, cell, base), gap + len(names))
+    differs += _of_base(entry, cell, base)
+    return Beside(entry, theirs, ours, f"{cell.short} over {base.short}", differs, gap + len(names), ours_with)
+
+
+def _ours_with(entry: LiteratureValue, cell: Cell) -> list[str]:
+    named, parameters = {name for name, _ in entry.cell}, cell.trial.parameters
+    return [label(name, value) for name, plain in _PLAIN.items() if name not in named and (value := parameters.get(name, plain)) != plain]
 
 
 def _about(entry: LiteratureValue) -> set[str]:

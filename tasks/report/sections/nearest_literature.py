@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tasks.analysis.cell import Cell
 from tasks.report.comparison_table import TextTable
 from tasks.report.published_beside import Beside, published_beside, setting
 from tasks.report.section import Bullets, ReportSource, Section, table_section
@@ -15,8 +14,9 @@ HEADER = ("published by others", "setting", "their value", "our nearest cell", "
 MOST = 8  # lines, the nearest
 ABOUT = (
     "Not our measurements, and no verdict on either. Beside each published value stands our nearest cell of the same model, or our two "
-    "cells that make the same ratio, with what differs: where anything does, it is no like-for-like comparison. A total of another number "
-    "of devices is told for one device. Our values have their interval where it is known. The nearest come first."
+    "cells that make the same ratio, with what differs of all that the line names: where anything does, it is no like-for-like comparison. "
+    "Of cells that are as near our best stands there. A total of another number of devices is told for one device. Our values have their "
+    "interval where it is known. The nearest come first."
 )
 
 
@@ -30,16 +30,12 @@ def section(source: ReportSource) -> Section | None:
     return replace(section, blocks=[*section.blocks, *left_out], folded=True)
 
 
-def beside_each(cells: Sequence[Cell]) -> TextTable:
-    """The table of these cells."""
-    return nearest_published(published_beside(cells))
-
-
 def nearest_published(lines: Sequence[Beside]) -> TextTable:
     """The nearest lines; no row where there is none."""
     return TextTable(HEADER, [_row(line) for line in lines[:MOST]])
 
 
 def _row(line: Beside) -> list[str]:
-    differs = f"not like for like: {'; '.join(line.differs)}" if line.differs else "nothing we know of"
+    differs = f"not like for like: {'; '.join(line.differs)}" if line.differs else "nothing that the line names"
+    differs += f"; ours with {', '.join(line.ours_with)}" if line.ours_with else ""
     return [line.entry.accelerator, setting(line.entry), line.theirs, line.cell, line.ours, differs, line.entry.source]

@@ -359,7 +359,7 @@ def test_published_values_of_another_suite_with_the_same_workload_are_left_out(t
 
     def names(precision: str) -> list[str]:
         axes = {"pool": "gpu", "model": "h14"}
-        parameters = {"devices": 4}
+        parameters = {"devices": 4, "kernels": "fused"}
         trials = [Fake({**axes, "precision": name}, workload="clip", parameters=parameters) for name in ("bf16", precision)]
         return report_of(make_sweep(tmp_path / precision, trials, suite=suite)).section_names
 
