@@ -102,12 +102,11 @@ class TrialSession:
         evaluation_s = beside_window.evaluate(context, "before")
         steps = Steps(context)
         window = measure(context, steps, self.started_at + evaluation_s + context.aside_s)
-        if trains(context.workload):  # without training it would repeat "before"
-            beside_window.evaluate(context, "after")  # of the measured steps: those that are traced train too
         began = time.monotonic()
         products = beside_window.profile(context, steps, window)
         traced_s = time.monotonic() - began
-        if trains(context.workload):
+        if trains(context.workload):  # without training it would repeat "before"
+            beside_window.evaluate(context, "after")
             beside_window.measure_communication(context, steps, window)
         began = time.monotonic()
         products = beside_window.launched_products(context, steps, window, products)

@@ -70,14 +70,6 @@ def test_on_several_ranks_it_ends_the_trial_since_another_may_wait(
         setting.run(Ranks(0, 2, 0, 2), devices=2, profile_steps=2, evaluate=False)
 
 
-def test_what_was_learnt_is_evaluated_before_the_traced_steps_which_train_too(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
-    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({"where": "device"}))
-    setting.run(profile_steps=2)
-    phases = [entry for entry in setting.world.log if entry in ("phase evaluate", "phase measure", "phase profile")]
-    assert phases[-2:] == ["phase evaluate", "phase profile"] and phases.count("phase evaluate") == 2
-
-
 PARTS = {name: float(at) for at, name in enumerate(StepParts.__dataclass_fields__, 1)} | {"steps": 3}
 
 
