@@ -62,7 +62,7 @@ class LiteratureValue:
     def differences(self, parameters: Mapping[str, Any], device: str) -> list[str]:
         """What differs between this line and a cell of ours with these parameters on this device, in words for a report.
 
-        A value that the source does not state is listed as such.
+        A value that the source does not state is listed as such, but for the loader processes: no source but BridgeTower's speaks of them.
         """
         differences = [] if same_device(self.accelerator, device) else [f"device {self.accelerator}, ours {device}"]
         for name, word, theirs in (
@@ -74,7 +74,7 @@ class LiteratureValue:
         ):
             ours = parameters.get(name)
             if theirs is None:
-                differences += [] if ours is None else [f"{word} not said"]
+                differences += [] if ours is None or name == "dataloader_workers" else [f"{word} not said"]
             elif ours is not None and ours != theirs:
                 differences.append(f"{word} {theirs}, ours {ours}")
         if self.dataloader_workers and parameters.get("loader") == "threads":  # who publish a number of workers mean DataLoader's

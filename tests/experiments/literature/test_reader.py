@@ -72,3 +72,11 @@ def test_a_line_whose_cells_are_not_told_right_is_refused(tmp_path: Path, line: 
     path.write_text(f"{HEAD}{line}\n")
     with pytest.raises(ValueError, match=problem):
         read_published(path)
+
+
+def test_what_a_source_does_not_state_is_listed_but_for_the_loader_processes() -> None:
+    (line,) = [entry for entry in literature_for("linear_layer", metric="speedup") if entry.value == 1.27]
+    ours = {"devices": 1, "batch_size": 32768, "precision": "int8_switchback", "dataloader_workers": 2}
+    assert line.differences(ours, "NVIDIA A100") == ["devices not said", "batch per device not said", "theirs over fp16"]
+    (h100,) = [entry for entry in literature_for("bridgetower") if entry.value == 580.1]
+    assert "dataloader workers 1, ours 2" in h100.differences({**ours, "devices": 8}, "NVIDIA H100")
