@@ -28,7 +28,7 @@ def held_tables(pages: Sequence[Page]) -> str:
 
 
 def _reached(known: Sequence[HeldTime]) -> str:
-    shares = [held.parts[MEASURED] / held.seconds for held in known]
+    shares = [held.measured_share or 0.0 for held in known]
     reach = sum(share >= GOAL for share in shares)
     below = f"; the median is {share_told(median(shares))}" if shares else ""
     reach_it = f"{'reaches' if len(shares) == 1 else 'reach'} it"

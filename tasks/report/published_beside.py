@@ -21,20 +21,14 @@ from tasks.analysis.same_work import other_work
 from tasks.report.largest_fit import Fit, fits_of
 from tasks.report.text_format import amount, interval, listed, plural, spread, times
 
-_RUN = ("pool", "commit", "environment", "lock_clocks_mhz")  # in which the cells of a ratio do not differ
+_RUN = ("pool", "commit", "environment", "lock_clocks_mhz")
 _OF_FLOPS = frozenset({"tflops_per_device", "mfu"})  # a ratio of these may be of cells that do other work
 _OF_ONE_DEVICE = PER_DEVICE | {"max_batch_per_device"}
 _LESS_IS_BETTER = frozenset({"latency", "epoch_time"})
 _PLAIN = {"compile": "none", "attention": "eager", "cuda_graph": False, "kernels": "stock", "block_weights": "fp32", "passes": "apart"}
 _PLAIN |= {"padding": "kept", "activation_checkpointing": False}
-_OF_MEMORY = (
-    "strategy",
-    "batch_size",
-    "precision",
-    "optimizer",
-    "fsdp_reduce",
-    "expandable_segments",
-)  # more settings that a size hangs on
+# more settings that the largest size hangs on
+_OF_MEMORY = ("strategy", "batch_size", "precision", "optimizer", "fsdp_reduce", "expandable_segments")
 _NO_DIFFERENCE = frozenset({"seed", "evaluate", "communication_steps", "profile_steps", "steps", "warmup_steps", "measure_s", "warmup_s"})
 
 
@@ -77,9 +71,7 @@ def _nearest(entry: LiteratureValue, cells: Sequence[Cell]) -> Beside | None:
     """None where no cell of ours, or no pair, corresponds to it."""
     ours = [cell for cell in cells if entry.is_of_model(cell.trial.parameters)]
     if entry.metric == "model_size_ratio":
-        pools = dict.fromkeys(cell.trial.pool for cell in ours)
-        found = [line for pool in pools if (line := _of_sizes(entry, [cell for cell in ours if cell.trial.pool == pool]))]
-        return min(found, key=_nearest_and_best, default=None)
+        return min(_size_ratios(entry, ours), key=_nearest_and_best, default=None)
     for stand_in in (False, True):
         mine = [cell for cell in ours if (_is_like if stand_in else _is_of)(entry, cell)]
         found = list(_ratios(entry, mine, ours) if entry.over else _values(entry, mine))
@@ -156,12 +148,16 @@ def _texts(entry: LiteratureValue, cell: Cell, ours: float) -> tuple[str, str] |
 def _ratios(entry: LiteratureValue, cells: Iterable[Cell], ours: Sequence[Cell]) -> Iterator[Beside]:
     for cell in cells:
         for base in ours:
-            apart = base.devices != cell.devices or any(getattr(base.trial, name) != getattr(cell.trial, name) for name in _RUN)
-            if base is cell or apart or not entry.is_over(base.trial.parameters):
+            if base is cell or _run(base) != _run(cell) or not entry.is_over(base.trial.parameters):
                 continue
-            if text := _batches(cell, base) if entry.metric == "max_batch_ratio" else _speedup(cell, base):
-                better = told_ratio(cell, base).value if entry.metric == "speedup" else 0.0
+            if told := _batches(cell, base) if entry.metric == "max_batch_ratio" else _speedup(cell, base):
+                text, better = told
                 yield replace(_beside(entry, _ratio_told(entry), text, cell, base), better=better)
+
+
+def _run(cell: Cell) -> tuple[object, ...]:
+    """In what the cells of a ratio do not differ."""
+    return (cell.devices, *(getattr(cell.trial, name) for name in _RUN))
 
 
 def _ratio_told(entry: LiteratureValue) -> str:
@@ -169,47 +165,43 @@ def _ratio_told(entry: LiteratureValue) -> str:
     return times(entry.value) if entry.quotient else f"x{entry.value:g}"
 
 
-def _speedup(cell: Cell, base: Cell) -> str:
-    """Our ratio with its interval, and what keeps it from being claimed; empty where the two have none of rates."""
+def _speedup(cell: Cell, base: Cell) -> tuple[str, float] | None:
+    """Our ratio with its interval and what keeps it from being claimed, and its value; None where the two have none of rates."""
     if not (cell.estimates and base.estimates) or not cell.metric.higher_is_better or cell.metric.scale is not Scale.LOG:
-        return ""
+        return None
     apart = other_work(cell, base)
     if apart and cell.metric.name not in _OF_FLOPS:
-        return ""
+        return None
     ratio = told_ratio(cell, base)
     if ratio.linear:
-        return ""
+        return None
     parts = [f"{times(ratio.value)} {interval(ratio)}{f' in {cell.metric.unit}' if apart else ''}"]
     parts += ["undecided"] if cell.baseline is base and cell.verdict is Verdict.UNDECIDED else []
     parts += [] if cell.may_lead(base) else [f"not claimed: {_why_not(cell, base)}"]
     parts += ["disturbed by other work"] if cell.disturbed or base.disturbed else []
-    return ", ".join(parts)
+    return ", ".join(parts), ratio.value
 
 
 def _why_not(cell: Cell, base: Cell) -> str:
     return _unclaimed(cell) or (f"of {base.short}, {_unclaimed(base)}" if _unclaimed(base) else "loss parity unproven")
 
 
-def _batches(cell: Cell, base: Cell) -> str:
-    """Of the largest batches that were found; empty where a cell searched for none."""
+def _batches(cell: Cell, base: Cell) -> tuple[str, float] | None:
+    """The ratio of the largest batches that were found, with both, and its value; None where a cell searched for none."""
     if any(one.trial.parameters.get("batch_size") != "max" for one in (cell, base)):
-        return ""
+        return None
     one, other = cell.mean("batch_size"), base.mean("batch_size")
-    return f"{times(one / other)}: {one:,.4g} and {other:,.4g} samples" if one and other else ""
+    return (f"{times(one / other)}: {one:,.4g} and {other:,.4g} samples", one / other) if one and other else None
 
 
-def _of_sizes(entry: LiteratureValue, cells: Sequence[Cell]) -> Beside | None:
-    """Of the largest models that fit, of cells set alike: of several such groups the two that differ in the least. Between the sizes
-    tried lie those that fit too: a ratio of these has such bounds."""
-    mine = _fits([cell for cell in cells if _is_of(entry, cell)])
+def _size_ratios(entry: LiteratureValue, cells: Sequence[Cell]) -> Iterator[Beside]:
+    """Of the largest models that fit, each of cells that are set alike. Between the sizes tried lie those that fit too, so a ratio of these
+    has bounds."""
     bases = _fits([cell for cell in cells if entry.is_over(cell.trial.parameters)])
-    found = [
-        _beside(entry, _ratio_told(entry), text, one.cell, base.cell)
-        for one in mine
-        for base in bases
-        if one.cell.devices == base.cell.devices and (text := _size_ratio(one, base))
-    ]
-    return min(found, key=lambda line: line.distance, default=None)
+    for mine in _fits([cell for cell in cells if _is_of(entry, cell)]):
+        for base in bases:
+            if _run(mine.cell) == _run(base.cell) and (text := _size_ratio(mine, base)):
+                yield _beside(entry, _ratio_told(entry), text, mine.cell, base.cell)
 
 
 def _fits(cells: Sequence[Cell]) -> list[Fit]:
@@ -217,12 +209,12 @@ def _fits(cells: Sequence[Cell]) -> list[Fit]:
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
         settings = [cell.trial.parameters.get(name) for name in (*_PLAIN, *_OF_MEMORY)]
-        groups.setdefault(repr((settings, *(getattr(cell.trial, name) for name in _RUN))), []).append(cell)
+        groups.setdefault(repr((settings, _run(cell))), []).append(cell)
     return [fit for group in groups.values() if (fit := fits_of(group)) is not None]
 
 
 def _size_ratio(mine: Fit, base: Fit) -> str:
-    """`x2.33 (more than x2.15, less than x2.50)`, `at least x1.83`; empty where the sizes that were tried show neither end."""
+    """`x2.33 (more than x2.15, less than x2.50)`, `more than x1.69`; empty where the sizes that were tried show neither end."""
     low = mine.size / base.above if base.above else None
     high = mine.above / base.size if mine.above else None
     if low and high:
