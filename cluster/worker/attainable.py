@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cluster.worker.measure.matrix_shapes import Called, Product, TracedProducts
 
 LIMIT_S = 5.0  # of a trial; a product that was begun before it is measured
+LOOP = 2  # which loop a kept rate is of: the first had launches in small products' times where the host was slow
 ROWS = 12  # products that the window record names: those whose kernels took longest
 
 
@@ -82,7 +83,13 @@ def about_of(facts: Mapping[str, Any], locked_mhz: int | None) -> About:
     import torch
 
     told = {name: facts.get(name) for name in ("device_name", "application_clocks_mhz", "power_limit_w")}
-    return {**told, "locked_clocks_mhz": locked_mhz, "torch": torch.__version__, "tf32": torch.backends.cuda.matmul.allow_tf32}
+    return {
+        **told,
+        "loop": LOOP,
+        "locked_clocks_mhz": locked_mhz,
+        "torch": torch.__version__,
+        "tf32": torch.backends.cuda.matmul.allow_tf32,
+    }
 
 
 def measured_rates(

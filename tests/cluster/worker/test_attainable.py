@@ -115,6 +115,7 @@ def test_a_rate_is_of_a_device_its_clocks_and_torch() -> None:
         "device_name": "NVIDIA H200",
         "application_clocks_mhz": 1980,
         "power_limit_w": 700.0,
+        "loop": attainable.LOOP,
         "locked_clocks_mhz": 1400,
         "torch": torch.__version__,
         "tf32": False,

@@ -86,6 +86,60 @@ def test_the_median_loop_counts_and_a_loop_is_as_long_as_it_should_be(monkeypatc
     assert asked == [3, *[25] * 5], "0.1 s of calls that take 4 ms"
 
 
+class Clock:
+    """A GPU's events: a call takes 2 us of the device, a launch `launch_cycles` of the host's time while the device counts cycles."""
+
+    def __init__(self, launch_cycles: int) -> None:
+        self.launch_cycles, self.counted, self.launched = launch_cycles, list[int](), 0
+
+    def count_cycles(self, cycles: int) -> None:
+        self.counted.append(cycles)
+        self.launched = 0
+
+    def launch(self) -> None:
+        self.launched += 1
+
+    def event(self, *, enable_timing: bool) -> Clock:
+        assert enable_timing
+        return self
+
+    def record(self) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def query(self) -> bool:
+        """Whether the device is at the first call already."""
+        return self.launched * self.launch_cycles >= self.counted[-1]
+
+    def elapsed_time(self, _end: Clock) -> float:
+        return self.launched * 0.002
+
+
+@pytest.mark.parametrize(
+    ("launch_cycles", "counted"),
+    [(39_999, [400_000]), (40_000, [400_000, 1_600_000]), (160_000, [400_000, 1_600_000, 6_400_000])],
+    ids=["in time", "late", "late twice"],
+)
+def test_a_gpu_is_kept_busy_until_the_host_has_launched_all(
+    monkeypatch: pytest.MonkeyPatch, launch_cycles: int, counted: list[int]
+) -> None:
+    clock = Clock(launch_cycles)
+    monkeypatch.setattr(torch.cuda, "Event", clock.event)
+    monkeypatch.setattr(matrix_rates, "count_cycles", clock.count_cycles)
+    assert matrix_rates._on_gpu(clock.launch, 10) == pytest.approx(2e-6)
+    assert clock.counted == counted
+
+
+def test_a_host_that_never_launches_in_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its launches would be taken for what the product attains."""
+    clock = Clock(40_000 * 4**3)
+    monkeypatch.setattr(torch.cuda, "Event", clock.event)
+    monkeypatch.setattr(matrix_rates, "count_cycles", clock.count_cycles)
+    with pytest.raises(matrix_rates.SlowHost, match="10 calls were not launched in the time of 25,600,000 cycles"):
+        matrix_rates._on_gpu(clock.launch, 10)
+    assert len(clock.counted) == 4
+
+
 def test_a_device_without_a_known_clock_is_refused() -> None:
     with pytest.raises(ValueError, match="no clock is known here for a device of kind meta"):
         seconds_of(MM, torch.device("meta"))
