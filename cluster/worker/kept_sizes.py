@@ -17,8 +17,8 @@ from experiments.config.errors import DamagedFile
 from experiments.json_file import read_model, sealed_text
 
 SIZES = "sizes"  # the folder
-# Of a probe's environment: what the memory of a step hangs on, beside the cell's parameters
-_ABOUT = ("device_name", "device_memory_bytes", "device_count", "world_size", "driver", "cuda", "alloc_conf", "image", "tree", "packages")
+# Of a probe's environment: what the memory of a step hangs on, beside the code and the cell's parameters
+_ABOUT = ("device_name", "device_memory_bytes", "device_count", "world_size", "driver", "cuda", "alloc_conf", "image", "packages")
 
 
 class KeptSizes(BaseModel):
@@ -40,9 +40,9 @@ class KeptSizes(BaseModel):
         return min((size for size, (fits, _) in self.answers.items() if not fits), default=None)
 
 
-def about_of(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """What sizes that were tried in this environment hold for."""
-    return {name: environment.get(name) for name in _ABOUT}
+def about_of(environment: Mapping[str, Any], code: str | None) -> dict[str, Any]:
+    """What sizes that were tried in this environment hold for. `code`: of what such a trial imports, as in its key; None if unknown."""
+    return {**{name: environment.get(name) for name in _ABOUT}, "code": code}
 
 
 def read_sizes(cell: str, say: Callable[[str], None]) -> KeptSizes | None:

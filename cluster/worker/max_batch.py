@@ -236,7 +236,7 @@ def probe(
         raise TrialEnded(str(result.outcome), f"the probe of batch size {last or size}: {result.reason}")
     elif size not in received:  # the device does not report its memory use
         report_answer(size, answer_for(None))
-    return about_of(read_journal(folder / JOURNAL).environment)
+    return about_of(read_journal(folder / JOURNAL).environment, trial.key_parts.get("code"))
 
 
 def _wait(child: subprocess.Popen[bytes], received: Mapping[int, Answer], listen: Callable[[], None]) -> int:

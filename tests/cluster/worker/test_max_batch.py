@@ -252,6 +252,17 @@ def test_where_it_does_not_hold_the_search_starts_anew(
     assert again.size == size and len(Here.commands) == 1, "what was found now is kept instead"
 
 
+def test_with_other_code_than_the_trial_imports_the_search_starts_anew(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, notes = found_on(tmp_path, monkeypatch, Pretended, code="c0ded")
+    assert "batch_size max: an earlier trial of this cell found 87, on another device or with other code: the search starts anew" in notes
+
+
+def test_other_files_of_the_tree_are_no_other_code(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cluster.worker.environment.running_tree", lambda: "another")
+    _, notes = found_on(tmp_path, monkeypatch, Pretended)
+    assert notes == ["batch size 87 fits with 97.0% of the device's memory"]
+
+
 def test_a_damaged_file_is_told_and_searched_anew(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept.write_text("{")
     found, notes = found_on(tmp_path, monkeypatch, Pretended)
@@ -270,7 +281,9 @@ def test_trials_that_keep_nothing_search_each_time(tmp_path: Path, monkeypatch: 
         assert len(found_on(tmp_path / name, monkeypatch, Pretended)[1]) > 3
 
 
-def found_on(folder: Path, monkeypatch: pytest.MonkeyPatch, device: type[Pretended], **parameters: Any) -> tuple[SearchResult, list[str]]:
+def found_on(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, device: type[Pretended], code: str = "c0de", **parameters: Any
+) -> tuple[SearchResult, list[str]]:
     Pretended.opened, Here.commands = 0, []
     device.opened = 0
     monkeypatch.setattr("cluster.worker.set_up.load_device", lambda kind, rank: device())
@@ -281,5 +294,5 @@ def found_on(folder: Path, monkeypatch: pytest.MonkeyPatch, device: type[Pretend
         folder, "aaaa00000000000e", batch_size="max", width=16, steps=4, measure_s=3600, warmup_s=3600, **parameters
     )  # for probes neither
     options = main._parse(["--trial", "unused", "--out", str(folder), "--attempt", "1"])
-    found = max_batch.find(one.model_copy(update={"device": "cuda"}), options)
+    found = max_batch.find(one.model_copy(update={"device": "cuda", "key_parts": {**one.key_parts, "code": code}}), options)
     return found, [str(note["text"]) for note in read_journal(folder / "journal.jsonl").notes]
