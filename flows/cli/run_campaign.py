@@ -140,7 +140,7 @@ class Campaign:
         self.store.save(self.store.load().with_sweep(entry.name, sweep.sweep_id))  # first: see tasks/campaign/store.py
         sweep.save_plan(plan)
         with held_to(Deadline(time.monotonic() + left_s, expected_seconds(plan), usual_s)):
-            return run_sweep(plan, out, err, Look(), more=entry.grows)
+            return run_sweep(plan, out, err, Look(), more=entry.grows, go_on=f"sweep campaign {self.go_on}")
 
     def _usual_s(self) -> float:
         """What the trials of this campaign took at the median, s; 0 where none has ended."""

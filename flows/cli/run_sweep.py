@@ -65,14 +65,15 @@ def run_sweep(
     budget: str | None = None,
     until_decided: bool | None = None,
     more: bool = False,
+    go_on: str | None = None,
 ) -> int:
     """Run what is left of a planned and saved sweep; returns the exit status. Raises SweepBusy if another process works on it,
     and DamagedFile where MLflow's database cannot be read.
 
     `look`: at other work on this machine, where one has begun. `budget`: so much more time for it. `more`: the plan has time for more
-    rounds than it had when its last flow ended.
+    rounds than it had when its last flow ended. `go_on`: the command that goes on with it; None: `sweep resume`.
     """
-    store, go_on = SweepStore(plan.sweep_id), resume_command(plan.sweep_id, budget, until_decided)
+    store, go_on = SweepStore(plan.sweep_id), go_on or resume_command(plan.sweep_id, budget, until_decided)
     with store.lease():
         server = prepare_environment()
         check_database()

@@ -45,6 +45,7 @@ class Machine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         self.ran: list[list[Trial]] = []
         self.more: list[bool] = []  # of each sweep, whether only other rounds are left of it
+        self.go_on: list[str] = []  # what each says that goes on with it
         self.now = 0.0
         self.kill_after: int | None = None
         self.tell_to_end = False
@@ -56,8 +57,9 @@ class Machine:
         monkeypatch.setattr(run_campaign, "prepare_environment", lambda: None)
         monkeypatch.setattr(run_campaign, "is_disturbed_by_a_start", lambda pool: True)
 
-    def run_sweep(self, plan: Plan, *_: Any, more: bool) -> int:
+    def run_sweep(self, plan: Plan, *_: Any, more: bool, go_on: str) -> int:
         self.more.append(more)
+        self.go_on.append(go_on)
         store, ends, ran = SweepStore(plan.sweep_id), deadline.CURRENT.get(), list[Trial]()
         self.ran.append(ran)
         assert ends is not None and store.load_plan() == plan
@@ -75,7 +77,7 @@ class Machine:
         return 0
 
     def __call__(self, *words: str) -> Result:
-        self.ran, self.more, self.now = [], [], time.monotonic()
+        self.ran, self.more, self.go_on, self.now = [], [], [], time.monotonic()
         return CliRunner().invoke(app, ["campaign", str(self.file), *words])
 
     def killed(self) -> None:
@@ -105,6 +107,11 @@ def test_sweeps_run_in_the_files_order_and_the_same_command_finds_nothing_left(m
     assert list(state.sweeps) == ["synthetic-smoke", "synthetic-tune"]
     assert machine().exit_code == 0 and machine.ran == []
     assert CampaignStore("two").load() == state
+
+
+def test_an_interrupted_sweep_is_gone_on_with_by_the_campaign_which_keeps_its_time(machine: Machine) -> None:
+    machine("--sweep", "synthetic-tune", "--budget", "75s")
+    assert machine.go_on == [f"sweep campaign {machine.file} --sweep synthetic-tune --budget 75s"]
 
 
 def test_what_the_time_does_not_hold_waits_for_the_next_run(machine: Machine) -> None:
@@ -219,7 +226,7 @@ def test_a_template_is_begun_one_sweep_ahead_and_no_further(machine: Machine, mo
     monkeypatch.setattr(run_campaign, "is_disturbed_by_a_start", lambda pool: False)
     monkeypatch.setattr(run_campaign.LocalLauncher, "prepare", lambda self, trial, folder: begun.append(trial.workload))
     run = machine.run_sweep
-    monkeypatch.setattr(run_campaign, "run_sweep", lambda plan, *_, more: [begun.append("a sweep"), run(plan, more=more)][1])
+    monkeypatch.setattr(run_campaign, "run_sweep", lambda plan, *_, **asked: [begun.append("a sweep"), run(plan, **asked)][1])
     done = machine()
     assert done.exit_code == 0, done.output
     assert " ".join(begun) == "bert t5 a sweep t5 vit a sweep vit clip a sweep clip a sweep"

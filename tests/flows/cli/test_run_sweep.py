@@ -123,20 +123,21 @@ def test_ctrl_c_while_prefect_starts_ends_what_was_begun(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("asked", "command"),
     [
-        ({"budget": "20m"}, " --budget 20m"),
-        ({"budget": "20m", "until_decided": False}, " --budget 20m --no-until-decided"),
-        ({"until_decided": True}, " --until-decided"),
+        ({"budget": "20m"}, f"sweep resume {SWEEP_ID} --budget 20m"),
+        ({"budget": "20m", "until_decided": False}, f"sweep resume {SWEEP_ID} --budget 20m --no-until-decided"),
+        ({"until_decided": True}, f"sweep resume {SWEEP_ID} --until-decided"),
+        ({"go_on": "sweep campaign gpu-x1 --budget 9m"}, "sweep campaign gpu-x1 --budget 9m"),
     ],
 )
-def test_the_hint_of_a_resume_that_was_given_time_gives_it_again(stage: Stage, asked: dict[str, Any], words: str) -> None:
+def test_the_hint_gives_again_what_time_was_given(stage: Stage, asked: dict[str, Any], command: str) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
     stage.on_wait = interrupt
     status, text = stage.sweep(**asked)
-    assert status == 1 and text.endswith(f"go on with it: sweep resume {SWEEP_ID}{words}\n")
+    assert status == 1 and text.endswith(f"go on with it: {command}\n")
 
 
 def test_a_server_that_does_not_start_names_the_resume_with_its_time(stage: Stage) -> None:
