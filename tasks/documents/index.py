@@ -30,6 +30,12 @@ precisions that compute (of fp8 and bf16 where a step has both), and the three l
 slows ([how they are made](../measuring.md#where-the-peak-goes)); where none were traced, also those of the best cell that has traced ones.
 With the smaller drops, and less the gains, they add up to the peak.
 """
+RATIOS = """## Others' ratios beside ours
+
+Not our measurements, and no verdict on either: each ratio that the documents of our suites and others report
+(experiments/literature/published.csv), beside ours of the page whose cells have three trials and differ in the least. Each report has more
+under *Published by others*. Brackets are our intervals, of 95 % or more; of what fits, the bounds between the sizes that were tried.
+"""
 ALL = """## All sweeps
 """
 OTHERS = """Pages without a manifest: records of another kind. Those of before `sweep publish`, of single trials, are in the repository's
@@ -38,16 +44,16 @@ linear_layer), clip-stability-h200 and flava-h200. So are pages that a later cam
 """
 
 
-def index_of(pages: Sequence[Page], found: Mapping[Path, str], goals: str) -> str:
+def index_of(pages: Sequence[Page], found: Mapping[Path, str], goals: str, ratios: str) -> str:
     """The index as Markdown, written by `python -m tasks.documents`.
 
-    `found`: what each sweep found, by its folder (finding.py). `goals`: the table of goals.py.
+    `found`: what each sweep found, by its folder (finding.py). `goals`, `ratios`: the tables of goals.py and ratios_of_others.py.
     """
     header = ["page", "suite", "what it is", "device", "date", "commit", "trials", "what it found", "command"]
     rows = [_row(page, sweep, found[sweep.folder]) for page in pages for sweep in page.sweeps]
     table = grid(header, rows)
     others = "\n".join(f"- [{md(page.name)}]({page.name}/README.md): {md(page.title)}" for page in pages if not page.sweeps)
-    return "\n".join([HEAD, GOALS, f"{goals}\n", ALL, f"{table}\n", *([OTHERS, f"{others}\n"] if others else [])])
+    return "\n".join([HEAD, GOALS, f"{goals}\n", RATIOS, f"{ratios}\n", ALL, f"{table}\n", *([OTHERS, f"{others}\n"] if others else [])])
 
 
 def _row(page: Page, sweep: SweepOnPage, found: str) -> list[str]:

@@ -16,6 +16,7 @@ from tasks.documents.index import index_of
 from tasks.documents.marked_block import with_block
 from tasks.documents.metrics_table import metrics_table
 from tasks.documents.published import pages_in
+from tasks.documents.ratios_of_others import ratios_table
 from tasks.documents.suites_table import suites_table
 from tasks.report.lacks import README
 
@@ -39,7 +40,7 @@ def documents_of(root: Path) -> Mapping[Path, str]:
     text = with_block(readme.read_text(), "results", COMMAND, first_table(root / FIRST, root), README)
     return {
         readme: with_block(text, "suites", COMMAND, suites_table(suites, pages, short, root, root / FIRST), README),
-        results / README: index_of(pages, found, goals_table(read_goals(), pages, heads)),
+        results / README: index_of(pages, found, goals_table(read_goals(), pages, heads), ratios_table(pages, heads)),
         measuring: with_block(measuring.read_text(), "held", COMMAND, held_tables(pages), "docs/measuring.md"),
         table: with_block(table.read_text(), "metrics", COMMAND, metrics_table(), "docs/metrics.md"),
     }

@@ -24,6 +24,7 @@ from tasks.report.text_format import amount, interval, listed, plural, spread, t
 _RUN = ("pool", "commit", "environment", "lock_clocks_mhz")
 _OF_FLOPS = frozenset({"tflops_per_device", "mfu"})  # a ratio of these may be of cells that do other work
 _OF_ONE_DEVICE = PER_DEVICE | {"max_batch_per_device"}
+OF_WHAT_FITS = frozenset({"max_batch_ratio", "model_size_ratio"})  # one trial tells it
 _LESS_IS_BETTER = frozenset({"latency", "epoch_time"})
 _PLAIN = {"compile": "none", "attention": "eager", "cuda_graph": False, "kernels": "stock", "block_weights": "fp32", "passes": "apart"}
 _PLAIN |= {"padding": "kept", "activation_checkpointing": False}
@@ -36,8 +37,9 @@ _NO_DIFFERENCE = frozenset({"seed", "evaluate", "communication_steps", "profile_
 class Beside:
     """A published value and ours. `theirs`, `ours`: with their units, ours with its interval where it has one. `cell`: the name of our
     cell, or of both. `differs`: what the line names that differs, or does not say. `gap`: how far apart, among as many. `ours_with`:
-    settings of our cell that make it faster or smaller, of which the line says nothing. `better`: of cells as near the one
-    with the most of it is shown."""
+    settings of our cell that make it faster or smaller, of which the line says nothing. `trials`: of our cell, or of that of both which
+    has fewer. `better`: of cells as near the one with the most of it is shown. `stand_in`: of another 8-bit precision, since the sweep
+    has none of the published one."""
 
     entry: LiteratureValue
     theirs: str
@@ -45,8 +47,10 @@ class Beside:
     cell: str
     differs: Sequence[str]
     gap: float
+    trials: int
     ours_with: Sequence[str] = ()
     better: float = 0.0
+    stand_in: bool = False
 
     @property
     def distance(self) -> tuple[int, float]:
@@ -76,7 +80,7 @@ def _nearest(entry: LiteratureValue, cells: Sequence[Cell]) -> Beside | None:
         mine = [cell for cell in ours if (_is_like if stand_in else _is_of)(entry, cell)]
         found = list(_ratios(entry, mine, ours) if entry.over else _values(entry, mine))
         if nearest := min(found, key=_nearest_and_best, default=None):
-            return nearest
+            return replace(nearest, stand_in=stand_in)
     return None
 
 
@@ -230,15 +234,15 @@ def _beside(entry: LiteratureValue, theirs: str, ours: str, cell: Cell, base: Ce
     if parameters.get("batch_size") == "max" and (found := cell.mean("batch_size")):
         parameters["batch_size"] = int(found) if math.isclose(found, int(found)) else found
     device = _device(cell)
-    asked = entry if entry.metric not in ("max_batch_ratio", "model_size_ratio") else replace(entry, batch=parameters.get("batch_size"))
+    asked = entry if entry.metric not in OF_WHAT_FITS else replace(entry, batch=parameters.get("batch_size"))
     differs, gap = asked.differences(parameters, device), asked.gap(parameters, device)
-    ours_with = _ours_with(entry, cell)
+    ours_with, trials = _ours_with(entry, cell), min(len(one.measured) for one in (cell, base) if one is not None)
     if base is None:
-        return Beside(entry, theirs, ours, cell.short, differs, gap, ours_with)
+        return Beside(entry, theirs, ours, cell.short, differs, gap, trials, ours_with)
     names = _apart(entry, cell, base)
     differs += [f"our two cells differ in {listed(names, 4)} too"] if names else []
     differs += _of_base(entry, cell, base)
-    return Beside(entry, theirs, ours, f"{cell.short} over {base.short}", differs, gap + len(names), ours_with)
+    return Beside(entry, theirs, ours, f"{cell.short} over {base.short}", differs, gap + len(names), trials, ours_with)
 
 
 def _ours_with(entry: LiteratureValue, cell: Cell) -> list[str]:

@@ -221,8 +221,14 @@ def test_a_command_in_the_first_tables_sentences_is_code_as_in_the_report(
 
 
 def test_the_index_has_a_line_for_each_sweep_and_the_records(pages: list[Page], found: dict[Path, str]) -> None:
-    text = index_of(pages, found, "| goals |")
-    assert text.index("## How far") < text.index("| goals |") < text.index("## All sweeps")
+    text = index_of(pages, found, "| goals |", "| ratios |")
+    assert (
+        text.index("## How far")
+        < text.index("| goals |")
+        < text.index("## Others' ratios")
+        < text.index("| ratios |")
+        < text.index("## All sweeps")
+    )
     lines = [line for line in text.splitlines() if line.startswith("| [page]")]
     assert len(lines) == 3
     assert lines[1] == (
@@ -231,7 +237,7 @@ def test_the_index_has_a_line_for_each_sweep_and_the_records(pages: list[Page], 
     )
     assert " | 1 trial for each of 2 cells | – | " in lines[0]
     assert text.endswith("- [record](record/README.md): A record\\_of old\n")
-    assert "Pages without a manifest" not in index_of(pages[:1], found, "")
+    assert "Pages without a manifest" not in index_of(pages[:1], found, "", "")
 
 
 def test_the_command_is_told_with_the_resume_that_gave_it_more_time(pages: list[Page]) -> None:
@@ -239,7 +245,7 @@ def test_the_command_is_told_with_the_resume_that_gave_it_more_time(pages: list[
     once = pages[0].sweeps[0]
     longer = replace(once, plan=once.plan.model_copy(update={"decide": DecideSettings(budget_s=327.0)}))
     said = "`sweep run made_up --profile smoke`, continued by `sweep resume --budget ...`, up to 5 min of trials in all"
-    assert f"| {said} |" in index_of([replace(pages[0], sweeps=[longer])], {longer.folder: ""}, "")
+    assert f"| {said} |" in index_of([replace(pages[0], sweeps=[longer])], {longer.folder: ""}, "", "")
     assert measured(longer).startswith(f"{said}: 1 trial for each of 2 cells, 2 in all, ")
 
 

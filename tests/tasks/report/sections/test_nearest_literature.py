@@ -100,10 +100,16 @@ def test_our_ratio_says_where_its_loss_keeps_it_from_being_claimed(status: Parit
 
 def test_another_8_bit_precision_stands_in_where_the_published_one_was_not_measured() -> None:
     (low, _) = beside([*clip(100.0, "bf16"), *clip(120.0, "fp8")])
-    assert low.cell == "fp8 over bf16" and "precision int8_switchback, ours fp8" in low.differs
+    assert low.cell == "fp8 over bf16" and "precision int8_switchback, ours fp8" in low.differs and low.stand_in
     both = beside([*clip(100.0, "bf16"), *clip(120.0, "fp8"), *clip(90.0, "int8_switchback")])
-    assert {line.cell for line in both} == {"int8_switchback over bf16"}
+    assert {(line.cell, line.stand_in) for line in both} == {("int8_switchback over bf16", False)}
     assert beside([*clip(100.0, "bf16"), *clip(120.0, "tf32")]) == [] == beside(clip(120.0, "fp8")), "no such pair"
+
+
+def test_a_ratio_has_as_many_trials_as_the_cell_that_has_fewer() -> None:
+    rows = [*clip(100.0, "bf16"), *clip(120.0, "int8_switchback")]
+    assert [line.trials for line in beside(rows)] == [2, 2]
+    assert [line.trials for line in beside(rows[:-1])] == [line.trials for line in beside(rows[1:])] == [1, 1]
 
 
 def test_the_two_cells_of_a_ratio_differ_in_the_least() -> None:

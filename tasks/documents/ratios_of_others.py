@@ -1,0 +1,47 @@
+"""Each ratio that others published, beside ours from the page where the cells are nearest to theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tasks.documents.published import ENOUGH, Page
+from tasks.report.markdown import grid, md
+from tasks.report.model import Report
+from tasks.report.published_beside import OF_WHAT_FITS, Beside, published_beside, setting
+
+HEADER = ["published by others", "setting", "their value", "ours", "of which cells", "what differs", "page", "source"]
+
+_On = tuple[Page, Beside]
+
+
+def ratios_table(pages: Sequence[Page], heads: Mapping[Path, Report | None]) -> str:
+    """A row for each published ratio beside which some page has one, as Markdown; links are from docs/results. `heads`: of each sweep its
+    head_of, by its folder."""
+    nearest: dict[tuple[str, ...], _On] = {}
+    for page, line in _lines(pages, heads):
+        name = (line.entry.workload, line.entry.accelerator, setting(line.entry), line.entry.source, line.theirs)
+        nearest[name] = min(nearest.get(name, (page, line)), (page, line), key=_order)
+    return grid(HEADER, [_row(*nearest[name]) for name in sorted(nearest)])
+
+
+def _lines(pages: Sequence[Page], heads: Mapping[Path, Report | None]) -> Iterator[_On]:
+    for page in pages:
+        for sweep in page.sweeps:
+            head = heads[sweep.folder]
+            if not sweep.kind and head is not None:
+                yield from ((page, line) for line in published_beside(head.cells) if line.entry.over)
+
+
+def _order(one: _On) -> tuple[int, bool, int, float, float]:
+    """Those with three trials a cell first, where trials tell it, those of the same precision, then that in which least differs, then the
+    nearest, then the largest."""
+    line = one[1]
+    trials = ENOUGH if line.entry.metric in OF_WHAT_FITS else min(line.trials, ENOUGH)
+    return -trials, line.stand_in, len(line.differs), line.gap, -line.better
+
+
+def _row(page: Page, line: Beside) -> list[str]:
+    differs = "; ".join([*line.differs, *([f"ours with {', '.join(line.ours_with)}"] if line.ours_with else [])])
+    told = [line.entry.accelerator, f"{line.entry.workload}: {setting(line.entry)}", line.theirs, line.ours, line.cell, differs]
+    return [*map(md, told), f"[{md(page.name)}]({page.name}/README.md)", md(line.entry.source)]
