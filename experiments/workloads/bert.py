@@ -161,11 +161,10 @@ class Bert:
     def model(self) -> nn.Module:
         from transformers import BertForMaskedLM
 
-        from experiments.components.layers.document_attention import registered_both_ways
         from experiments.components.layers.masked_prediction import MaskedPrediction
 
         check_vocabulary(self.splits.tokenizer(), self.vocabulary)
-        attention = registered_both_ways() if self.parameters.attention == "varlen" else self.parameters.attention
+        attention = attention_at_transformers(self.parameters.attention)
         kind = MaskedPrediction if self.parameters.prediction == "masked" else BertForMaskedLM
         model = kind._from_config(config(self.parameters), attn_implementation=attention)
         return model.train()  # type: ignore[no-any-return]
@@ -254,6 +253,25 @@ class Bert:
             prediction=self.parameters.prediction,
             multiple=self.parameters.round_tokens_to,
         )
+
+
+def attention_at_transformers(attention: str) -> str:
+    """Its name at transformers, under which that makes no masks: full samples need none, and a batch of others brings its own (`inputs`).
+
+    Of full samples transformers 5.17 makes one while a CUDA graph is recorded, and torch's fused kernels refuse it.
+    """
+    from transformers.models.bert import modeling_bert
+
+    from experiments.components.layers.document_attention import registered_both_ways
+    from experiments.components.layers.masked_attention import masked_sdpa, registered
+
+    if attention == "varlen":
+        return registered_both_ways()
+    if not hasattr(modeling_bert, "ALL_ATTENTION_FUNCTIONS"):  # an older one, which makes no masks that way
+        return attention
+    if attention == "sdpa":
+        return registered("sweepbench_bert_fused", masked_sdpa)
+    return registered("sweepbench_bert_eager", modeling_bert.eager_attention_forward)
 
 
 def flops(size: str, tokens: float, pairs: float | None = None, predicted: float | None = None) -> float:
