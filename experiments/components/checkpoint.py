@@ -6,7 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+from experiments.components.workload import DataError
+
 COMMIT = re.compile(r"[0-9a-f]{40}")
+_OF_WEIGHTS = ("*.safetensors*", "*.bin*", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.gguf")  # files, and the indexes of several
 
 
 def check_pinned(weights: str | None, revision: str | None, prefix: str = "") -> None:
@@ -22,14 +25,26 @@ def check_pinned(weights: str | None, revision: str | None, prefix: str = "") ->
         raise ValueError(f"{prefix}revision is only for {prefix}weights that are a hub id")
 
 
+def is_config_alone(weights: str) -> bool:
+    """Whether it is a local folder with a config.json and no file of weights."""
+    folder = Path(weights)
+    return (folder / "config.json").is_file() and not any(True for pattern in _OF_WEIGHTS for _ in folder.glob(pattern))
+
+
 def from_pretrained(kind: Any, weights: str, revision: str | None, attention: str) -> Any:
-    """A model of the transformers class `kind` in fp32. Reads safetensors only and never runs code that a checkpoint brings."""
-    model = kind.from_pretrained(
-        weights,
-        revision=revision or "main",
-        local_files_only=Path(weights).is_dir(),
-        use_safetensors=True,  # never unpickle a checkpoint
-        trust_remote_code=False,
-        attn_implementation=attention,
-    )
+    """A model of the transformers class `kind` in fp32. Reads safetensors only and never runs code that a checkpoint brings.
+
+    Raises DataError where there are none that can be read.
+    """
+    try:
+        model = kind.from_pretrained(
+            weights,
+            revision=revision or "main",
+            local_files_only=Path(weights).is_dir(),
+            use_safetensors=True,  # never unpickle a checkpoint
+            trust_remote_code=False,
+            attn_implementation=attention,
+        )
+    except OSError as error:
+        raise DataError(f"weights {weights}: {error}; safetensors are read, as save_pretrained writes them, and no other format") from error
     return model.float()  # transformers 5 keeps a checkpoint's own type

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from experiments.components.checkpoint import from_pretrained
+from experiments.components.checkpoint import from_pretrained, is_config_alone
 from experiments.components.layers.causal_attention import document_mask, registered
 from experiments.components.layers.cross_entropy import cross_entropy
 from experiments.components.workload import DataError, Unsupported
@@ -67,12 +67,12 @@ def shape(parameters: ModelParameters) -> Shape:
 
 
 def make(parameters: ModelParameters) -> nn.Module:
-    """LlamaForCausalLM or Qwen3ForCausalLM in fp32. Raises DataError as `shape` does."""
+    """LlamaForCausalLM or Qwen3ForCausalLM in fp32. Raises DataError as `shape` does, and for weights that cannot be read."""
     import transformers
 
     chosen, attention = shape(parameters), registered(parameters.attention)
     kind = transformers.LlamaForCausalLM if chosen.family == "llama" else transformers.Qwen3ForCausalLM
-    if parameters.weights is not None:
+    if parameters.weights is not None and not is_config_alone(parameters.weights):
         return from_pretrained(kind, parameters.weights, parameters.revision, attention)  # type: ignore[no-any-return]
     return kind._from_config(config_of(chosen), attn_implementation=attention)  # type: ignore[no-any-return]
 

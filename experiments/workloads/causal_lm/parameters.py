@@ -20,8 +20,11 @@ class ModelParameters(TextParameters):
 
     model: Literal[
         "llama3-8b", "llama3-3b", "llama3-1b", "qwen3-8b", "qwen3-4b", "qwen3-1.7b", "qwen3-0.6b", "llama3-tiny", "qwen3-tiny", "own"
-    ] = Field("qwen3-tiny", description="a published shape with random weights; tiny ones for CPUs; own: what the folder `weights` holds")
-    weights: str | None = Field(None, description="null: random from the seed; a hub id; or a folder made by save_pretrained (model own)")
+    ] = Field("qwen3-tiny", description="a published shape with random weights; tiny ones for CPUs; own: that of `weights`")
+    weights: str | None = Field(
+        None,
+        description="null: random from the seed; own: a hub id, a folder of save_pretrained, or one with config.json alone, then random",
+    )
     revision: str | None = Field(None, description="commit (40 hex digits) of a hub id, for weights")
     sequence_length: int = Field(2048, ge=8, le=131_072, description="tokens of a sample: packed documents, or in inference a prompt")
     attention: Literal["eager", "sdpa", "cudnn", "varlen"] = Field(

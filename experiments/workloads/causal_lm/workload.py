@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from experiments.components.checkpoint import is_config_alone
 from experiments.components.data.packing import Packed
 from experiments.components.data.splits import Splits
 from experiments.components.data.text import check_vocabulary
@@ -42,7 +43,8 @@ class CausalLm:
             raise Unsupported(reason)
         self.shape = shape(self.parameters)
         self.splits = Splits(context, (self.parameters.text_column, self.parameters.text_column))
-        context.fact("initial_weights", self.parameters.weights or "random")
+        weights = self.parameters.weights
+        context.fact("initial_weights", weights if weights and not is_config_alone(weights) else "random")
         self._pairs, self._sequences = 0, 0  # of the batches loaded so far: pairs of query and key, and sequences
 
     @property

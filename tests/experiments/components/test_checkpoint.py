@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from experiments.components.checkpoint import check_pinned
+from experiments.components.checkpoint import check_pinned, is_config_alone
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -26,3 +28,15 @@ def test_a_hub_id_needs_a_whole_commit(revision: str | None) -> None:
 def test_a_revision_is_for_hub_ids_only(weights: str | None) -> None:
     with pytest.raises(ValueError, match=r"^revision is only for weights that are a hub id$"):
         check_pinned(weights, COMMIT)
+
+
+@pytest.mark.parametrize(
+    "weights", ["model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json", "x.pt", "x.gguf"]
+)
+def test_a_folder_with_any_file_of_weights_is_no_config_alone(tmp_path: Path, weights: str) -> None:
+    assert not is_config_alone(str(tmp_path)), "there is nothing at all"
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "tokenizer.json").write_text("{}")
+    assert is_config_alone(str(tmp_path))
+    (tmp_path / weights).touch()
+    assert not is_config_alone(str(tmp_path)) and not is_config_alone("meta/llama")

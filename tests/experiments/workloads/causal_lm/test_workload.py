@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from itertools import islice
 from pathlib import Path
@@ -145,6 +146,31 @@ def test_weights_of_a_folder_are_read_with_their_shape(data: DataSource, tmp_pat
     assert facts == {"initial_weights": "random"}
     with pytest.raises(DataError, match=f"weights {tmp_path}/nothing"):
         build(data, model="own", weights=f"{tmp_path}/nothing")
+
+
+def test_a_folder_with_a_shape_alone_has_random_weights_of_the_seed(data: DataSource, tmp_path: Path) -> None:
+    """Any size of a family is measured so: one file, no weights to download."""
+    make(causal_lm.Parameters(model="llama3-tiny")).config.save_pretrained(tmp_path)  # type: ignore[operator, union-attr]
+    values = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**values, "num_hidden_layers": 3}))
+    facts: dict[str, str] = {}
+    one = build(data, model="own", weights=str(tmp_path), facts=facts)
+    torch.manual_seed(5)
+    drawn = one.model().decoder
+    assert len(drawn.model.layers) == one.shape.layers == 3 and facts == {"initial_weights": "random"}
+    torch.manual_seed(5)
+    again = build(data, model="own", weights=str(tmp_path)).model().decoder
+    assert all(torch.equal(old, new) for old, new in zip(drawn.parameters(), again.parameters(), strict=True))
+
+
+def test_weights_in_another_format_are_no_random_ones(data: DataSource, tmp_path: Path) -> None:
+    make(causal_lm.Parameters(model="llama3-tiny")).config.save_pretrained(tmp_path)  # type: ignore[operator, union-attr]
+    (tmp_path / "pytorch_model.bin").write_bytes(b"pickled")
+    facts: dict[str, str] = {}
+    one = build(data, model="own", weights=str(tmp_path), facts=facts)
+    assert facts == {"initial_weights": str(tmp_path)}
+    with pytest.raises(DataError, match=f"weights {tmp_path}: .*; safetensors are read, as save_pretrained writes them"):
+        one.model()
 
 
 def test_weights_of_a_folder_may_be_of_any_size_and_are_the_work() -> None:
