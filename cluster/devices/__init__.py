@@ -43,8 +43,8 @@ class Device(Protocol):
     def set_precision(self, precision: Plain) -> None:
         """Set the process-wide switches (TF32) for `precision`."""
 
-    def autocast(self, precision: Plain) -> AbstractContextManager[None]:
-        """The context in which the forward pass computes in `precision`."""
+    def autocast(self, precision: Precision) -> AbstractContextManager[None]:
+        """The context in which the forward pass computes in `precision`; what surrounds linear layers of 8 bits, in bf16."""
 
     def scaler(self, precision: Plain) -> torch.amp.GradScaler | None:
         """The loss scaler for fp16; None for other precisions."""

@@ -13,7 +13,7 @@ import torch
 from cluster.devices import Batch
 from cluster.devices._processor import model_name
 from cluster.devices.clock import Clock, HostClock
-from experiments.precision import Plain, Precision, needs_fp8_units
+from experiments.precision import Plain, Precision, around, needs_fp8_units
 
 
 def open_device(local_rank: int) -> Cpu:
@@ -42,8 +42,8 @@ class Cpu:
     def set_precision(self, precision: Plain) -> None:
         """Nothing: fp32 and bf16 need no switch."""
 
-    def autocast(self, precision: Plain) -> AbstractContextManager[None]:
-        return torch.autocast("cpu", torch.bfloat16) if precision == "bf16" else nullcontext()
+    def autocast(self, precision: Precision) -> AbstractContextManager[None]:
+        return torch.autocast("cpu", torch.bfloat16) if around(precision) == "bf16" else nullcontext()
 
     def scaler(self, precision: Plain) -> None:
         return None

@@ -58,9 +58,9 @@ class Cuda:
         torch.backends.cuda.matmul.allow_tf32 = tf32
         torch.backends.cudnn.allow_tf32 = tf32  # on by default, which would make "fp32" convolutions TF32
 
-    def autocast(self, precision: Plain) -> AbstractContextManager[None]:
-        kinds = {"bf16": torch.bfloat16, "fp16": torch.float16}
-        return torch.autocast("cuda", kinds[precision]) if precision in kinds else nullcontext()
+    def autocast(self, precision: Precision) -> AbstractContextManager[None]:
+        kind = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(around(precision))
+        return torch.autocast("cuda", kind) if kind else nullcontext()
 
     def scaler(self, precision: Plain) -> torch.amp.GradScaler | None:
         return torch.amp.GradScaler("cuda") if precision == "fp16" else None

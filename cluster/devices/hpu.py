@@ -11,8 +11,9 @@ import torch
 
 from cluster.devices import Batch, DeviceMemory, _hpu_tools
 from cluster.devices.clock import Clock, EventClock, HostClock
+from experiments.components.layers import bridge_fp8
 from experiments.components.workload import Unsupported
-from experiments.precision import Plain, Precision, needs_fp8_units
+from experiments.precision import Plain, Precision, around, needs_fp8_units
 
 LAZY = "PT_HPU_LAZY_MODE"
 
@@ -65,15 +66,15 @@ class Hpu:
     def unsupported(self, precision: Precision) -> str | None:
         if precision in ("fp16", "tf32"):
             return f"precision {precision}: a Gaudi trains in fp32 and bf16"
-        if needs_fp8_units(precision):
-            return f"precision {precision}: a Gaudi's own fp8 needs the bridge's transformer engine, through which nothing computes here"
-        return None
+        lacks = bridge_fp8.why_not(precision) if needs_fp8_units(precision) else None
+        return f"precision {precision}: {lacks}" if lacks else None
 
     def set_precision(self, precision: Plain) -> None:
         """Nothing: fp32 and bf16 need no switch."""
 
-    def autocast(self, precision: Plain) -> AbstractContextManager[None]:
-        return torch.autocast("hpu", torch.bfloat16) if precision == "bf16" else nullcontext()
+    def autocast(self, precision: Precision) -> AbstractContextManager[None]:
+        plain = torch.autocast("hpu", torch.bfloat16) if around(precision) == "bf16" else nullcontext()
+        return bridge_fp8.within(plain) if precision == bridge_fp8.ONLY else plain
 
     def scaler(self, precision: Plain) -> None:
         return None

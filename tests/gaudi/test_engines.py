@@ -40,6 +40,19 @@ def test_the_engines_agree_in_bf16_and_bf16_is_not_fp32(drawn: Path, native: lis
     assert plain == pytest.approx(native, rel=BF16)
 
 
+def test_fp8_is_the_transformer_engines_under_either_engine(drawn: Path, tmp_path: Path) -> None:
+    """Emulated: rounded to what 8 bits hold."""
+    from habana_frameworks.torch.hpex.experimental.transformer_engine import Linear
+
+    plain = losses(run_here(tmp_path / "bf16", "bridgetower", drawn, **{**PAIRS, "precision": "bf16"}))
+    for name, changes in (("n", {}), ("h", HABANA)):
+        before = Linear.passes
+        journal = run_here(tmp_path / name, "bridgetower", drawn, **{**PAIRS, **changes, "precision": "fp8"})
+        assert Linear.passes > before, "its layers computed in 8 bits"
+        assert losses(journal) == pytest.approx(plain, rel=5 * BF16) and losses(journal) != pytest.approx(plain, rel=1e-6)
+        assert any(str(note["text"]).startswith("precision fp8, kernels stock: ") for note in journal.notes)
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_replayed_graphs_give_exactly_what_no_graphs_give(drawn: Path, tmp_path: Path, precision: str) -> None:
     from habana_frameworks.torch import hpu

@@ -165,7 +165,7 @@ class TrainStep:
         return loss.detach().clone() if graphed else loss.detach()
 
     def _autocast(self, *, training: bool = True) -> AbstractContextManager[None]:
-        autocast = self.device.autocast(around(self.parameters.precision) if self.parameters.autocast else "fp32")
+        autocast = self.device.autocast(self.parameters.precision if self.parameters.autocast else "fp32")
         checkpointing = self.parameters.activation_checkpointing
         # A layer's second call in a step would find its weights cast, and its recomputation not: other operations than selective expects
         alike = training and checkpointing == SELECTIVE

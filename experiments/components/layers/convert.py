@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from experiments.components.layers import fused
+from experiments.components.layers import bridge_fp8, fused
 from experiments.components.layers.attention import ApartAttention
 from experiments.components.layers.low_precision import LowPrecisionLinear
 from experiments.components.layers.whole import take_whole
@@ -74,6 +74,8 @@ def _maker(precision: Precision, parameters: TrainingParameters, device_kind: st
     """What makes a layer of this precision from a linear one."""
     if precision == "llm_int8":
         return _bitsandbytes(device_kind)
+    if device_kind == "hpu" and precision in RECIPES:
+        return bridge_fp8.maker(parameters)
     if precision in RECIPES and parameters.kernels == "stock":
         return _torchao(precision, parameters.batch_size)
     if LOW[precision].unit == "int8" and device_kind not in ("cpu", "cuda"):

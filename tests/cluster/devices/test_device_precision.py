@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import get_args
 
 import pytest
@@ -53,8 +55,27 @@ def test_a_cpu_simulates_fp8_and_has_none() -> None:
     assert cpu.unsupported("fp8") == "precision fp8: a CPU has no fp8 units; fp8_simulated computes with the values that fp8 would hold"
 
 
-def test_a_gaudis_own_fp8_is_not_reached_from_here() -> None:
+@pytest.mark.parametrize("there", [True, False])
+def test_a_gaudi_has_the_fp8_of_its_bridges_transformer_engine(there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "habana_frameworks.torch.hpex.experimental.transformer_engine"
+    for at in range(1, name.count(".") + 2):
+        module = ModuleType(parent := ".".join(name.split(".")[:at]))
+        monkeypatch.setitem(sys.modules, parent, module if there or parent != name else None)
     gaudi = Hpu.__new__(Hpu)  # without a Gaudi
     lacking = {name: why for name in get_args(Precision) if (why := gaudi.unsupported(name))}
-    assert set(lacking) == {"fp16", "tf32", "mxfp8", *FP8}
-    assert "needs the bridge's transformer engine" in lacking["fp8"]
+    assert set(lacking) == {"fp16", "tf32", "mxfp8", *FP8} - ({"fp8"} if there else set())
+    assert lacking["fp8_rowwise"] == "precision fp8_rowwise: a Gaudi's own fp8 has a scale for each tensor, which is precision fp8"
+    if not there:
+        assert lacking["fp8"].startswith("precision fp8: the bridge here has no transformer engine (")
+
+
+def test_around_layers_of_8_bits_a_cpu_computes_in_bf16() -> None:
+    for precision, kind in (
+        ("fp8_simulated", torch.bfloat16),
+        ("int8_switchback", torch.bfloat16),
+        ("bf16", torch.bfloat16),
+        ("fp32", None),
+    ):
+        with Cpu().autocast(precision):
+            assert torch.is_autocast_enabled("cpu") == (kind is not None)
+            assert kind is None or torch.get_autocast_dtype("cpu") is kind
