@@ -46,6 +46,7 @@ def summarise(
     independent steps would give an interval as narrow.
     throughput_settled: samples/s from the step on at which step times settled. drift: relative change of the step times from there on, or
     over the window where they never settle (`steady_state`). step_time_*: s. *_share: part of the measured time, 0 to 1.
+    forward_backward_share has, without training, all that lies behind the copy.
     loader_wait_share: the host's time in the loader / the measured time; beside the parts, since the device may compute meanwhile.
     service_time_* and latency_*, without training only: percentiles of a step's time without `data_wait_s`, from the batch on the host to
     its output; service_time_* of batches that queue on the device, latency_* of batches one at a time. p99 from 1,000 batches on.
@@ -83,6 +84,7 @@ def summarise(
     if window is not None:
         result |= _window(window, result)
         if counted and not window.get("trains", True):
+            result |= _without_optimizer(result)
             result |= _batch_times(counted, BATCH_TIMES[window.get("execution", "queued")], window.get("tokens_per_sample"))
         result |= _spikes(learning, window.get("spikes_after"))
     for evaluation in evaluations:
@@ -197,6 +199,12 @@ def _timing(measured: Sequence[Mapping[str, Any]], window: Mapping[str, Any] | N
         known_parts = [seconds for seconds in spent if seconds is not None]
         result[f"{part}_share"] = math.fsum(known_parts) / math.fsum(times) if len(known_parts) == len(spent) else None
     return result
+
+
+def _without_optimizer(shares: Summary) -> Summary:
+    """What lies behind the forward pass where nothing is trained: the wait for its output, which is the forward pass's."""
+    forward, rest = shares["forward_backward_share"], shares["optimizer_share"]
+    return {} if forward is None or rest is None else {"forward_backward_share": forward + rest, "optimizer_share": 0.0}
 
 
 def throughput_of(samples: Sequence[float], times: Sequence[float]) -> float:

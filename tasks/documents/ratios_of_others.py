@@ -33,12 +33,12 @@ def _lines(pages: Sequence[Page], heads: Mapping[Path, Report | None]) -> Iterat
                 yield from ((page, line) for line in published_beside(head.cells) if line.entry.over)
 
 
-def _order(one: _On) -> tuple[int, bool, int, float, float]:
+def _order(one: _On) -> tuple[int, bool, int, float, int, float]:
     """Those with three trials a cell first, where trials tell it, those of the same precision, then that in which least differs, then the
-    nearest, then the largest."""
+    nearest, then that of the plainest cells."""
     line = one[1]
     trials = ENOUGH if line.entry.metric in OF_WHAT_FITS else min(line.trials, ENOUGH)
-    return -trials, line.stand_in, len(line.differs), line.gap, -line.better
+    return -trials, line.stand_in, len(line.differs), line.gap, len(line.ours_with), -line.better
 
 
 def _row(page: Page, line: Beside) -> list[str]:

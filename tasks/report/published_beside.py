@@ -38,7 +38,7 @@ class Beside:
     """A published value and ours. `theirs`, `ours`: with their units, ours with its interval where it has one. `cell`: the name of our
     cell, or of both. `differs`: what the line names that differs, or does not say. `gap`: how far apart, among as many. `ours_with`:
     settings of our cell that make it faster or smaller, of which the line says nothing. `trials`: of our cell, or of that of both which
-    has fewer. `better`: of cells as near the one with the most of it is shown. `stand_in`: of another 8-bit precision, since the sweep
+    has fewer. `better`: of values as near the one with the most of it is shown. `stand_in`: of another 8-bit precision, since the sweep
     has none of the published one."""
 
     entry: LiteratureValue
@@ -84,8 +84,9 @@ def _nearest(entry: LiteratureValue, cells: Sequence[Cell]) -> Beside | None:
     return None
 
 
-def _nearest_and_best(line: Beside) -> tuple[tuple[int, float], float]:
-    return line.distance, -line.better
+def _nearest_and_best(line: Beside) -> tuple[tuple[int, float], int, float]:
+    """Of ratios as near that of the plainer cells: the largest would be picked for its luck."""
+    return line.distance, len(line.ours_with) if line.entry.over else 0, -line.better
 
 
 def _is_of(entry: LiteratureValue, cell: Cell) -> bool:

@@ -174,6 +174,19 @@ def test_shares_are_of_the_measured_time_only() -> None:
     assert (partly["h2d_share"], partly["optimizer_share"]) == (None, pytest.approx(0.1))
 
 
+def test_without_training_the_wait_for_the_output_is_the_forward_passs() -> None:
+    """Where a batch is recorded as a CUDA graph, the host is through with the forward pass long before the device is."""
+    steps = [step(n, total_s=0.2, forward_backward_s=0.02, optimizer_s=0.15) for n in (1, 2, 3)]
+    trained, read = summarise(steps, window()), summarise(steps, window(trains=False))
+    assert (trained["forward_backward_share"], trained["optimizer_share"]) == (pytest.approx(0.1), pytest.approx(0.75))
+    assert (read["forward_backward_share"], read["optimizer_share"]) == (pytest.approx(0.85), 0.0)
+    unknown = summarise([step(1), step(2, optimizer_s=None)], window(trains=False))
+    assert (unknown["forward_backward_share"], unknown["optimizer_share"]) == (
+        summarise([step(1), step(2)], window())["forward_backward_share"],
+        None,
+    )
+
+
 def test_work_and_time_of_an_epoch_by_hand() -> None:
     found = summarise(steps_of(LONG), window(epoch_samples=1280, batch_size=16, samples=640, energy_j=960.0, wall_s=20.0))
     assert found["mfu"] == pytest.approx(128 * 1e12 / (2 * 4e14))

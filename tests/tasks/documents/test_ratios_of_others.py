@@ -50,10 +50,11 @@ def table(*pages: list[Beside], kind: str = "") -> list[list[str]]:
         (line("ours", differs=3, gap=9.0), line("not", differs=0, gap=0.0, stand_in=True)),
         (line("ours", differs=1, gap=9.0), line("not", differs=2, gap=0.0)),
         (line("ours", gap=1.0), line("not", gap=1.5, better=9.0)),
+        (line("ours", better=1.1), line("not", better=1.2, ours_with=["sdpa"])),
         (line("ours", better=1.2), line("not", better=1.1)),
         (line("ours", trials=3, gap=1.0), line("not", trials=9, gap=1.5)),
     ],
-    ids=["three trials", "its precision", "least differs", "nearest", "largest", "more than three trials are no more"],
+    ids=["three trials", "its precision", "least differs", "nearest", "plainest", "largest", "more than three trials are no more"],
 )
 def test_of_several_pages_the_nearest_with_enough_trials_is_shown(nearer: Beside, farther: Beside) -> None:
     for pages, name in (([[nearer], [farther]], "a"), ([[farther], [nearer]], "b")):

@@ -106,6 +106,16 @@ def test_another_8_bit_precision_stands_in_where_the_published_one_was_not_measu
     assert beside([*clip(100.0, "bf16"), *clip(120.0, "tf32")]) == [] == beside(clip(120.0, "fp8")), "no such pair"
 
 
+def test_of_ratios_as_near_the_plainer_cells_stand_there() -> None:
+    rows = [row for attention, fast in (("eager", 140.0), ("sdpa", 150.0)) for row in loaders(attention, 100.0, fast)]
+    (line, *_) = [line for line in beside(rows) if line.entry.over]
+    assert "sdpa" not in line.cell and line.ours.startswith("x1.40") and line.ours_with == []
+
+
+def loaders(attention: str, none: float, one: float) -> list[TrialRow]:
+    return [*bridgetower(none, 0, attention=attention), *bridgetower(one, 1, attention=attention)]
+
+
 def test_a_ratio_has_as_many_trials_as_the_cell_that_has_fewer() -> None:
     rows = [*clip(100.0, "bf16"), *clip(120.0, "int8_switchback")]
     assert [line.trials for line in beside(rows)] == [2, 2]
