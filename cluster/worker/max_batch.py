@@ -150,9 +150,10 @@ class _Search:
     def __init__(self, trial: Trial, options: argparse.Namespace, say: Callable[[str], None]) -> None:
         self._trial, self._options, self._say = trial, options, say
         self._known: dict[int, Answer] = {}
+        self._code = trial.key_parts.get("code")  # without it nothing tells whether what was found still holds
 
     def run(self) -> SearchResult:
-        earlier = read_sizes(self._trial.cell, self._say)
+        earlier = read_sizes(self._trial.cell, self._say) if self._code else None
         return (self._tried_again(earlier) if earlier else None) or self._anew()
 
     def _tried_again(self, earlier: KeptSizes) -> SearchResult | None:
@@ -176,7 +177,9 @@ class _Search:
         good, bad = search(lambda size: known[size], room=1 - PROBE_HEADROOM)
         if good == 0:
             raise TrialEnded(Outcome.DOES_NOT_FIT, f"batch_size max: not even one sample fits: {known[1].reason}")
-        keep_sizes(self._trial.cell, KeptSizes(about=about, answers={size: answer[:2] for size, answer in known.items()}), self._say)
+        if self._code:
+            answers = {size: answer[:2] for size, answer in known.items()}
+            keep_sizes(self._trial.cell, KeptSizes(about=about, answers=answers), self._say)
         edge = "no larger one was tried" if bad is None else f"{bad} does not"
         tried = ", ".join(f"{size} {'fits' if answer.fits else 'does not'}" for size, answer in known.items())
         return SearchResult(

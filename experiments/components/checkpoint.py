@@ -17,7 +17,7 @@ def check_pinned(weights: str | None, revision: str | None, prefix: str = "") ->
 
     `prefix`: what the parameters' names `weights` and `revision` begin with.
     """
-    hub = weights is not None and not weights.startswith(("/", ".", "~"))
+    hub = weights is not None and not is_path(weights)
     if hub and not COMMIT.fullmatch(revision or ""):
         problem = f"{prefix}weights {weights!r} is a hub id: {prefix}revision must be its commit, 40 hex digits"
         raise ValueError(f"{problem} (a path starts with / or .)")
@@ -25,10 +25,21 @@ def check_pinned(weights: str | None, revision: str | None, prefix: str = "") ->
         raise ValueError(f"{prefix}revision is only for {prefix}weights that are a hub id")
 
 
+def is_path(weights: str) -> bool:
+    """Whether it names a folder; else it is a hub id, whatever lies below the working directory."""
+    return weights.startswith(("/", ".", "~"))
+
+
+def place_of(weights: str) -> str:
+    """What transformers is given: a hub id as it is, and a folder's path, with ~ for the home folder."""
+    return str(Path(weights).expanduser()) if is_path(weights) else weights
+
+
 def is_config_alone(weights: str) -> bool:
-    """Whether it is a local folder with a config.json and no file of weights."""
-    folder = Path(weights)
-    return (folder / "config.json").is_file() and not any(True for pattern in _OF_WEIGHTS for _ in folder.glob(pattern))
+    """Whether it is a folder with a config.json and no file of weights."""
+    folder = Path(place_of(weights))
+    there = is_path(weights) and (folder / "config.json").is_file()
+    return there and not any(True for pattern in _OF_WEIGHTS for _ in folder.glob(pattern))
 
 
 def from_pretrained(kind: Any, weights: str, revision: str | None, attention: str) -> Any:
@@ -36,15 +47,20 @@ def from_pretrained(kind: Any, weights: str, revision: str | None, attention: st
 
     Raises DataError where there are none that can be read.
     """
+    from safetensors import SafetensorError
+
+    place = place_of(weights)
     try:
         model = kind.from_pretrained(
-            weights,
+            place,
             revision=revision or "main",
-            local_files_only=Path(weights).is_dir(),
+            local_files_only=is_path(weights),
             use_safetensors=True,  # never unpickle a checkpoint
             trust_remote_code=False,
             attn_implementation=attention,
         )
-    except OSError as error:
-        raise DataError(f"weights {weights}: {error}; safetensors are read, as save_pretrained writes them, and no other format") from error
+    except (OSError, SafetensorError) as error:
+        lacking = is_path(weights) and not any(Path(place).glob("*.safetensors*"))
+        hint = "; safetensors are read, as save_pretrained writes them, and no other format" if lacking else ""
+        raise DataError(f"weights {weights}: {error}{hint}") from error
     return model.float()  # transformers 5 keeps a checkpoint's own type

@@ -112,7 +112,7 @@ def _say_end(store: SweepStore, end: FlowEnd, out: Console, err: Console, go_on:
     colour = {0: "green", 2: "yellow", UNDECIDED: "yellow"}.get(status, "red")
     err.print(f"[{colour}]{escape(end.message)}[/]", highlight=False, soft_wrap=True)
     if status == 1:
-        err.print(f"go on with it: {go_on}", highlight=False, soft_wrap=True)
+        err.print(f"go on with it: {go_on}", highlight=False, markup=False, soft_wrap=True)
     if line:
         out.print(f"{line}{_what_lacks(states)}", highlight=False, markup=False, soft_wrap=True)
     return status

@@ -56,11 +56,16 @@ def print_left(err: Console, entries: Sequence[Entry], asked: str, go_on: str, *
     if told_to_end:
         err.print("told to end: no other sweep was begun", highlight=False)
     if open_ones:
-        err.print(f"not all is measured ({', '.join(open_ones)}); go on with it: sweep campaign {go_on}", highlight=False, soft_wrap=True)
+        err.print(
+            f"not all is measured ({', '.join(open_ones)}); go on with it: sweep campaign {go_on}",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
     else:
         err.print("all that fits in the sweeps' budgets is measured", highlight=False)
     for entry in entries:
         if entry.short_of and (decide := entry.plan.decide):
             has = f"{entry.name} has {plural(entry.plan.last_round, 'round')} of at least {decide.least}"
             err.print(f"{has}: no other fits in {entry.short_of}; a longer one lets it go on", highlight=False, soft_wrap=True)
-    err.print(f"write its pages: sweep campaign {asked} --publish", highlight=False, soft_wrap=True)
+    err.print(f"write its pages: sweep campaign {asked} --publish", highlight=False, markup=False, soft_wrap=True)

@@ -33,9 +33,10 @@ With the smaller drops, and less the gains, they add up to the peak.
 RATIOS = """## Others' ratios beside ours
 
 Not our measurements, and no verdict on either: each ratio that the documents of our suites and others report
-(experiments/literature/published.csv), beside ours of the page whose cells have three trials (of what fits, one tells it) and differ in
-the least; of those the plainest. Each report has more under *Published by others*. Brackets are our intervals, of 95 % or more; of what
-fits, the bounds between the sizes that were tried. *In TFLOP/s*: of cells that do other work for a sample, such as more pixels.
+(experiments/literature/published.csv), beside one of ours. Of several it is that with three trials a cell, where there is one (of what
+fits, one trial tells it), then of the same precision, then that in which least differs, then of the plainest cells. Each report has more
+under *Published by others*. Brackets are our intervals, of 95 % or more; of what fits, the bounds between the sizes that were tried. *In
+TFLOP/s*: of cells that do other work for a sample, such as more pixels.
 """
 ALL = """## All sweeps
 """

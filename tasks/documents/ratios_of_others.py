@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tasks.documents.published import ENOUGH, Page
+from tasks.documents.published import Page
 from tasks.report.markdown import grid, md
 from tasks.report.model import Report
-from tasks.report.published_beside import OF_WHAT_FITS, Beside, published_beside, setting
+from tasks.report.published_beside import Beside, published_beside, setting
+from tasks.report.text_format import plural
 
 HEADER = ["published by others", "setting", "their value", "ours", "of which cells", "what differs", "page", "source"]
 
@@ -37,11 +38,11 @@ def _order(one: _On) -> tuple[int, bool, int, float, int, float]:
     """Those with three trials a cell first, where trials tell it, those of the same precision, then that in which least differs, then the
     nearest, then that of the plainest cells."""
     line = one[1]
-    trials = ENOUGH if line.entry.metric in OF_WHAT_FITS else min(line.trials, ENOUGH)
-    return -trials, line.stand_in, len(line.differs), line.gap, len(line.ours_with), -line.better
+    return -line.trials_that_count, line.stand_in, len(line.differs), line.gap, len(line.ours_with), -line.better
 
 
 def _row(page: Page, line: Beside) -> list[str]:
     differs = "; ".join([*line.differs, *([f"ours with {', '.join(line.ours_with)}"] if line.ours_with else [])])
-    told = [line.entry.accelerator, f"{line.entry.workload}: {setting(line.entry)}", line.theirs, line.ours, line.cell, differs]
+    ours = f"{line.ours}; {plural(line.trials, 'trial')}"
+    told = [line.entry.accelerator, f"{line.entry.workload}: {setting(line.entry)}", line.theirs, ours, line.cell, differs]
     return [*map(md, told), f"[{md(page.name)}]({page.name}/README.md)", md(line.entry.source)]

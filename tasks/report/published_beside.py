@@ -24,6 +24,7 @@ from tasks.report.text_format import amount, interval, listed, plural, spread, t
 _RUN = ("pool", "commit", "environment", "lock_clocks_mhz")
 _OF_FLOPS = frozenset({"tflops_per_device", "mfu"})  # a ratio of these may be of cells that do other work
 _OF_ONE_DEVICE = PER_DEVICE | {"max_batch_per_device"}
+ENOUGH = 3  # trials; fewer give a ratio no interval of use
 OF_WHAT_FITS = frozenset({"max_batch_ratio", "model_size_ratio"})  # one trial tells it
 _LESS_IS_BETTER = frozenset({"latency", "epoch_time"})
 _PLAIN = {"compile": "none", "attention": "eager", "cuda_graph": False, "kernels": "stock", "block_weights": "fp32", "passes": "apart"}
@@ -51,6 +52,11 @@ class Beside:
     ours_with: Sequence[str] = ()
     better: float = 0.0
     stand_in: bool = False
+
+    @property
+    def trials_that_count(self) -> int:
+        """Of a ratio of rates, up to ENOUGH: more make it no nearer. 0 of all else, such as of what fits, which one trial tells."""
+        return min(self.trials, ENOUGH) if self.entry.over and self.entry.metric not in OF_WHAT_FITS else 0
 
     @property
     def distance(self) -> tuple[int, float]:
@@ -84,9 +90,9 @@ def _nearest(entry: LiteratureValue, cells: Sequence[Cell]) -> Beside | None:
     return None
 
 
-def _nearest_and_best(line: Beside) -> tuple[tuple[int, float], int, float]:
-    """Of ratios as near that of the plainer cells: the largest would be picked for its luck."""
-    return line.distance, len(line.ours_with) if line.entry.over else 0, -line.better
+def _nearest_and_best(line: Beside) -> tuple[int, tuple[int, float], int, float]:
+    """Of ratios first those of enough trials, and of as near ones that of the plainer cells: the largest would be picked for its luck."""
+    return -line.trials_that_count, line.distance, len(line.ours_with) if line.entry.over else 0, -line.better
 
 
 def _is_of(entry: LiteratureValue, cell: Cell) -> bool:

@@ -51,6 +51,9 @@ def test_fp8_is_the_transformer_engines_under_either_engine(drawn: Path, tmp_pat
         assert Linear.passes > before, "its layers computed in 8 bits"
         assert losses(journal) == pytest.approx(plain, rel=5 * BF16) and losses(journal) != pytest.approx(plain, rel=1e-6)
         assert any(str(note["text"]).startswith("precision fp8, kernels stock: ") for note in journal.notes)
+    trained, before = Linear.passes - before, Linear.passes
+    run_here(tmp_path / "evaluated", "bridgetower", drawn, **{**PAIRS, **HABANA, "precision": "fp8", "evaluate": True})
+    assert Linear.passes - before == trained, "held-out pairs are read in bf16: the engine finds its scales in training"
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

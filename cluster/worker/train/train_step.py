@@ -95,7 +95,7 @@ class TrainStep:
             return None
         from experiments.components.layers.convert import convert  # only now: what it imports takes time that other trials need not spend
 
-        return convert(model, self.workload.layers(model), self.parameters, self.device.kind)
+        return convert(model, self.workload.layers(model), self.parameters, self.device.kind, trains=self.trains)
 
     def _keep_weights(self) -> KeptWeights | None:
         """Weights in 8 bits that are cast once for each update, where a precision has such. Shards are cast once they are gathered."""
@@ -165,7 +165,8 @@ class TrainStep:
         return loss.detach().clone() if graphed else loss.detach()
 
     def _autocast(self, *, training: bool = True) -> AbstractContextManager[None]:
-        autocast = self.device.autocast(self.parameters.precision if self.parameters.autocast else "fp32")
+        precision = self.parameters.precision if self.trains and training else around(self.parameters.precision)
+        autocast = self.device.autocast(precision if self.parameters.autocast else "fp32")
         checkpointing = self.parameters.activation_checkpointing
         # A layer's second call in a step would find its weights cast, and its recomputation not: other operations than selective expects
         alike = training and checkpointing == SELECTIVE
@@ -226,7 +227,7 @@ class TrainStep:
         return rate * (1 - progress) if schedule == "linear" else rate * (1 + math.cos(math.pi * progress)) / 2
 
     def evaluate(self) -> dict[str, float]:
-        """The workload's held-out metrics in the trial's precision, without compilation and HPU graphs.
+        """The workload's held-out metrics in the trial's precision (of a Gaudi's own fp8 in bf16), without compilation and HPU graphs.
 
         If the model is sharded every rank must call this; otherwise one rank is enough.
         """

@@ -1,7 +1,7 @@
 """A Gaudi's own fp8: linear layers of the bridge's transformer engine, which compute all three products in 8 bits.
 
 Written from Habana's guide "FP8 Training with Intel Gaudi Transformer Engine" (https://docs.habana.ai) and from how optimum-habana 1.21.2
-calls it, and tested on an emulated device only: it has not run on a Gaudi.
+calls it, in training alone, and tested on an emulated device only: it has not run on a Gaudi.
 
 A tensor's scale is of the largest magnitudes in the steps before (delayed scaling), by the engine's defaults.
 """
@@ -33,9 +33,13 @@ def why_not(precision: str) -> str | None:
     return None
 
 
-def maker(parameters: TrainingParameters) -> Callable[[nn.Linear], nn.Module]:
+def maker(parameters: TrainingParameters, *, trains: bool) -> Callable[[nn.Linear], nn.Module]:
     """What makes a layer of the engine, with the same parameters, from a linear one. Raises Unsupported for settings beside which it would
-    compute something else, unsaid."""
+    compute something else, unsaid, or may."""
+    if not trains:
+        raise Unsupported(f"precision {ONLY}: on a Gaudi in training alone, whose steps the engine finds its scales from")
+    if parameters.hpu_graphs:
+        raise Unsupported(f"precision {ONLY}: on a Gaudi not with hpu_graphs, whose replays run nothing that finds scales; set it to false")
     if not parameters.autocast:
         raise Unsupported(f"precision {ONLY}: on a Gaudi the engine's layers compute in 8 bits under autocast alone; set autocast to true")
     if parameters.activation_checkpointing:

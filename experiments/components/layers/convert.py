@@ -26,7 +26,7 @@ WIDTHS = 16  # of a layer must be divisible by this
 RECIPES = {"fp8": "tensorwise", "fp8_rowwise": "rowwise", "fp8_switchback": "rowwise_with_gw_hp"}
 
 
-def convert(model: nn.Module, blocks: Sequence[nn.Module], parameters: TrainingParameters, device_kind: str) -> str:
+def convert(model: nn.Module, blocks: Sequence[nn.Module], parameters: TrainingParameters, device_kind: str, *, trains: bool = True) -> str:
     """Replace the linear layers of `blocks`, modules of `model`, by those of the trial's precision, with the same parameters.
 
     `precision` is one of LOW. Returns a sentence on what was replaced. torch's multi-head attention is taken apart first. Raises
@@ -41,7 +41,7 @@ def convert(model: nn.Module, blocks: Sequence[nn.Module], parameters: TrainingP
     if not chosen:
         raise Unsupported(f"precision {precision}: no block of this model has a linear layer with widths divisible by {WIDTHS}")
     share = sum(layer.weight.numel() for layer in chosen.values()) / sum(parameter.numel() for parameter in model.parameters())
-    _exchange(model, blocks, lambda old: id(old) in chosen, _maker(precision, parameters, device_kind))
+    _exchange(model, blocks, lambda old: id(old) in chosen, _maker(precision, parameters, device_kind, trains=trains))
     others = len(all_layers) - len(chosen)
     return f"precision {precision}, kernels {parameters.kernels}: {len(chosen)} linear layers, {share:.1%} of the model's parameters" + (
         f"; {others} more in the blocks have widths not divisible by {WIDTHS}" if others else ""
@@ -70,12 +70,12 @@ def _places(model: nn.Module) -> Iterator[tuple[nn.Module, str, nn.Module]]:
                 yield parent, name, child
 
 
-def _maker(precision: Precision, parameters: TrainingParameters, device_kind: str) -> Callable[[nn.Linear], nn.Module]:
+def _maker(precision: Precision, parameters: TrainingParameters, device_kind: str, *, trains: bool) -> Callable[[nn.Linear], nn.Module]:
     """What makes a layer of this precision from a linear one."""
     if precision == "llm_int8":
         return _bitsandbytes(device_kind)
     if device_kind == "hpu" and precision in RECIPES:
-        return bridge_fp8.maker(parameters)
+        return bridge_fp8.maker(parameters, trains=trains)
     if precision in RECIPES and parameters.kernels == "stock":
         return _torchao(precision, parameters.batch_size)
     if LOW[precision].unit == "int8" and device_kind not in ("cpu", "cuda"):

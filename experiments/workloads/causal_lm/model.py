@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from experiments.components.checkpoint import from_pretrained, is_config_alone
+from experiments.components.checkpoint import from_pretrained, is_config_alone, place_of
 from experiments.components.layers.causal_attention import document_mask, registered
 from experiments.components.layers.cross_entropy import cross_entropy
 from experiments.components.workload import DataError, Unsupported
@@ -58,10 +58,20 @@ def shape(parameters: ModelParameters) -> Shape:
     """The shape of the named model, or of that in the folder `weights`. Raises DataError for a folder that holds another architecture."""
     if parameters.weights is None:
         return SHAPES[parameters.model]
+    try:
+        return shape_of(_own_config(parameters))
+    except ValueError as error:
+        raise DataError(f"weights {parameters.weights}: {error}") from error
+
+
+def _own_config(parameters: ModelParameters) -> Any:
+    """All that the folder or hub id `weights` says of its model, as transformers reads it. Raises DataError."""
     from transformers import AutoConfig
 
+    assert parameters.weights is not None
     try:
-        return shape_of(AutoConfig.from_pretrained(parameters.weights, revision=parameters.revision or "main", trust_remote_code=False))
+        revision = parameters.revision or "main"
+        return AutoConfig.from_pretrained(place_of(parameters.weights), revision=revision, trust_remote_code=False, use_cache=False)
     except (OSError, ValueError) as error:
         raise DataError(f"weights {parameters.weights}: {error}") from error
 
@@ -74,7 +84,8 @@ def make(parameters: ModelParameters) -> nn.Module:
     kind = transformers.LlamaForCausalLM if chosen.family == "llama" else transformers.Qwen3ForCausalLM
     if parameters.weights is not None and not is_config_alone(parameters.weights):
         return from_pretrained(kind, parameters.weights, parameters.revision, attention)  # type: ignore[no-any-return]
-    return kind._from_config(config_of(chosen), attn_implementation=attention)  # type: ignore[no-any-return]
+    config = config_of(chosen) if parameters.weights is None else _own_config(parameters)
+    return kind._from_config(config, attn_implementation=attention).float()  # type: ignore[no-any-return]  # a configuration may say bf16
 
 
 def adapt(decoder: nn.Module, parameters: Parameters) -> nn.Module:

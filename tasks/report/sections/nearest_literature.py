@@ -15,7 +15,8 @@ MOST = 8  # lines, the nearest
 ABOUT = (
     "Not our measurements, and no verdict on either. Beside each published value stands our nearest cell of the same model, or our two "
     "cells that make the same ratio, with what differs of all that the line names: where anything does, it is no like-for-like comparison. "
-    "Of cells that are as near our best stands there, and of ratios that of the plainest cells. A total of another number of devices is told for one device. Our values have their "
+    "Of cells that are as near our best stands there, and of ratios that of the plainest cells. A total of another number of devices is "
+    "told for one device. Our values have their "
     "interval where it is known. The nearest come first."
 )
 

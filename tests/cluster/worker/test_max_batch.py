@@ -257,6 +257,13 @@ def test_with_other_code_than_the_trial_imports_the_search_starts_anew(kept: Pat
     assert "batch_size max: an earlier trial of this cell found 87, on another device or with other code: the search starts anew" in notes
 
 
+def test_where_the_code_is_not_known_nothing_is_kept_or_taken(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = kept.read_bytes()
+    _, notes = found_on(tmp_path, monkeypatch, Pretended, code=None)
+    assert not any("an earlier trial" in note for note in notes) and len(notes) > 3
+    assert kept.read_bytes() == before
+
+
 def test_other_files_of_the_tree_are_no_other_code(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cluster.worker.environment.running_tree", lambda: "another")
     _, notes = found_on(tmp_path, monkeypatch, Pretended)
@@ -282,7 +289,7 @@ def test_trials_that_keep_nothing_search_each_time(tmp_path: Path, monkeypatch: 
 
 
 def found_on(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, device: type[Pretended], code: str = "c0de", **parameters: Any
+    folder: Path, monkeypatch: pytest.MonkeyPatch, device: type[Pretended], code: str | None = "c0de", **parameters: Any
 ) -> tuple[SearchResult, list[str]]:
     Pretended.opened, Here.commands = 0, []
     device.opened = 0
@@ -294,5 +301,5 @@ def found_on(
         folder, "aaaa00000000000e", batch_size="max", width=16, steps=4, measure_s=3600, warmup_s=3600, **parameters
     )  # for probes neither
     options = main._parse(["--trial", "unused", "--out", str(folder), "--attempt", "1"])
-    found = max_batch.find(one.model_copy(update={"device": "cuda", "key_parts": {**one.key_parts, "code": code}}), options)
+    found = max_batch.find(one.model_copy(update={"device": "cuda", "key_parts": {"code": code} if code else {}}), options)
     return found, [str(note["text"]) for note in read_journal(folder / "journal.jsonl").notes]

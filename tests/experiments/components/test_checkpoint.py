@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.components.checkpoint import check_pinned, is_config_alone
+from experiments.components.checkpoint import check_pinned, is_config_alone, place_of
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -40,3 +40,16 @@ def test_a_folder_with_any_file_of_weights_is_no_config_alone(tmp_path: Path, we
     assert is_config_alone(str(tmp_path))
     (tmp_path / weights).touch()
     assert not is_config_alone(str(tmp_path)) and not is_config_alone("meta/llama")
+
+
+def test_a_hub_id_is_none_whatever_lies_in_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "meta" / "llama").mkdir(parents=True)
+    (tmp_path / "meta" / "llama" / "config.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    assert is_config_alone("./meta/llama") and not is_config_alone("meta/llama")
+
+
+def test_a_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "config.json").write_text("{}")
+    assert place_of("~/x") == f"{tmp_path}/x" and place_of("a/b") == "a/b" and is_config_alone("~")

@@ -70,9 +70,10 @@ def test_a_transformers_whose_bert_knows_no_other_attention_is_given_its_own_nam
     assert [bert.attention_at_transformers(name) for name in ("eager", "sdpa")] == ["eager", "sdpa"]
 
 
-def test_as_transformers_itself_computes_it(data: DataSource) -> None:
-    """On a batch whose padding hides tokens, with its own `sdpa` and ours."""
-    parameters = bert.Parameters(batch_size=2, seed=7, sequence_length=32, lengths="drawn", attention="sdpa", dropout=0.0)
+@pytest.mark.parametrize("lengths", ["full", "drawn"])
+def test_as_transformers_itself_computes_it(data: DataSource, lengths: str) -> None:
+    """With its own `sdpa` and ours: without a mask, where attention must not be causal, and on a batch whose padding hides tokens."""
+    parameters = bert.Parameters(batch_size=2, seed=7, sequence_length=32, lengths=lengths, attention="sdpa", dropout=0.0)
     one = bert.build(Context(parameters, data, "cpu", 0, 1, 2))
     torch.manual_seed(0)
     model = one.model().double()

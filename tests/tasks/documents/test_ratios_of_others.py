@@ -59,7 +59,7 @@ def table(*pages: list[Beside], kind: str = "") -> list[list[str]]:
 def test_of_several_pages_the_nearest_with_enough_trials_is_shown(nearer: Beside, farther: Beside) -> None:
     for pages, name in (([[nearer], [farther]], "a"), ([[farther], [nearer]], "b")):
         [row] = table(*pages)
-        assert row[3] == "ours" and row[6] == f"[{name}]({name}/README.md)"
+        assert row[3].startswith("ours; ") and row[6] == f"[{name}]({name}/README.md)"
 
 
 def test_a_row_says_what_differs_and_the_source() -> None:
@@ -68,7 +68,7 @@ def test_a_row_says_what_differs_and_the_source() -> None:
         "a100-40",
         "vit: h16, 8 devices, fp16, batch 70",
         "x1.5",
-        "x1.2 (1.1–1.3), undecided",
+        "x1.2 (1.1–1.3), undecided; 3 trials",
         "last over baseline",
         "fact 0; ours with sdpa",
         "[a](a/README.md)",
@@ -78,7 +78,7 @@ def test_a_row_says_what_differs_and_the_source() -> None:
 
 def test_of_what_fits_one_trial_is_enough() -> None:
     [row] = table([line("two", SIZES, trials=3, differs=2)], [line("one", SIZES, trials=1, differs=1)])
-    assert row[3] == "one"
+    assert row[3] == "one; 1 trial"
 
 
 def test_only_ratios_are_told_each_once() -> None:

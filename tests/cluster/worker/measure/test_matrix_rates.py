@@ -91,19 +91,22 @@ class Clock:
 
     def __init__(self, launch_cycles: int) -> None:
         self.launch_cycles, self.counted, self.launched = launch_cycles, list[int](), 0
+        self.queue: list[str] = []
 
     def count_cycles(self, cycles: int) -> None:
         self.counted.append(cycles)
-        self.launched = 0
+        self.launched, self.queue = 0, ["count"]
 
     def launch(self) -> None:
         self.launched += 1
+        self.queue.append("call")
 
     def event(self, *, enable_timing: bool) -> Clock:
         assert enable_timing
         return self
 
-    def record(self) -> None: ...
+    def record(self) -> None:
+        self.queue.append("event")
 
     def synchronize(self) -> None: ...
 
@@ -128,6 +131,7 @@ def test_a_gpu_is_kept_busy_until_the_host_has_launched_all(
     monkeypatch.setattr(matrix_rates, "count_cycles", clock.count_cycles)
     assert matrix_rates._on_gpu(clock.launch, 10) == pytest.approx(2e-6)
     assert clock.counted == counted
+    assert clock.queue == ["count", "event", *["call"] * 10, "event"], "what is timed is the calls, and they are behind the counting"
 
 
 def test_a_host_that_never_launches_in_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,6 +94,7 @@ def test_the_engine_is_told_how_scales_are_found_once_a_pass(engine: Any, monkey
     [
         ({"autocast": False, "parallel": "fsdp2", "fsdp_compute": "bf16"}, "under autocast alone; set autocast to true"),
         ({"activation_checkpointing": True}, "not with activation_checkpointing"),
+        ({"engine": "optimum_habana", "hpu_graphs": True}, "not with hpu_graphs, whose replays"),
         ({"kernels": "fused"}, "kernels fused: Triton's, for cuda, and this is hpu"),
     ],
 )
@@ -101,6 +102,12 @@ def test_what_it_would_compute_otherwise_unsaid_is_refused(engine: Any, changes:
     model, _ = made()
     with pytest.raises(Unsupported, match=why):
         convert(model, [model[1]], parameters(**changes), "hpu")
+
+
+def test_in_inference_it_is_refused(engine: Any) -> None:
+    model, _ = made()
+    with pytest.raises(Unsupported, match="on a Gaudi in training alone"):
+        convert(model, [model[1]], parameters(), "hpu", trains=False)
 
 
 def test_a_bridge_without_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

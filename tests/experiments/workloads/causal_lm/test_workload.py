@@ -151,13 +151,17 @@ def test_weights_of_a_folder_are_read_with_their_shape(data: DataSource, tmp_pat
 def test_a_folder_with_a_shape_alone_has_random_weights_of_the_seed(data: DataSource, tmp_path: Path) -> None:
     """Any size of a family is measured so: one file, no weights to download."""
     make(causal_lm.Parameters(model="llama3-tiny")).config.save_pretrained(tmp_path)  # type: ignore[operator, union-attr]
+    changes = {"num_hidden_layers": 3, "attention_bias": True, "hidden_act": "gelu", "rms_norm_eps": 1e-3, "dtype": "bfloat16"}
     values = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps({**values, "num_hidden_layers": 3}))
+    (tmp_path / "config.json").write_text(json.dumps({**values, **changes}))
     facts: dict[str, str] = {}
     one = build(data, model="own", weights=str(tmp_path), facts=facts)
     torch.manual_seed(5)
     drawn = one.model().decoder
     assert len(drawn.model.layers) == one.shape.layers == 3 and facts == {"initial_weights": "random"}
+    first = drawn.model.layers[0]
+    assert first.self_attn.q_proj.bias is not None and first.input_layernorm.variance_epsilon == 1e-3 and not drawn.config.use_cache
+    assert drawn.config.hidden_act == "gelu" and {parameter.dtype for parameter in drawn.parameters()} == {torch.float32}
     torch.manual_seed(5)
     again = build(data, model="own", weights=str(tmp_path)).model().decoder
     assert all(torch.equal(old, new) for old, new in zip(drawn.parameters(), again.parameters(), strict=True))
@@ -171,6 +175,16 @@ def test_weights_in_another_format_are_no_random_ones(data: DataSource, tmp_path
     assert facts == {"initial_weights": str(tmp_path)}
     with pytest.raises(DataError, match=f"weights {tmp_path}: .*; safetensors are read, as save_pretrained writes them"):
         one.model()
+
+
+def test_weights_that_are_cut_off_name_their_folder(data: DataSource, tmp_path: Path) -> None:
+    kept: Any = make(causal_lm.Parameters(model="llama3-tiny"))
+    kept.save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:1000])
+    with pytest.raises(DataError, match=f"weights {tmp_path}: ") as caught:
+        build(data, model="own", weights=str(tmp_path)).model()
+    assert "no other format" not in str(caught.value), "it is the right one"
 
 
 def test_weights_of_a_folder_may_be_of_any_size_and_are_the_work() -> None:
