@@ -129,6 +129,7 @@ def test_ctrl_c_while_prefect_starts_ends_what_was_begun(stage: Stage) -> None:
         ({"budget": "20m", "until_decided": False}, f"sweep resume {SWEEP_ID} --budget 20m --no-until-decided"),
         ({"until_decided": True}, f"sweep resume {SWEEP_ID} --until-decided"),
         ({"go_on": "sweep campaign gpu-x1 --budget 9m"}, "sweep campaign gpu-x1 --budget 9m"),
+        ({"go_on": "sweep campaign 'pages[old].yaml' --set 'name=[bold]'"}, "sweep campaign 'pages[old].yaml' --set 'name=[bold]'"),
     ],
 )
 def test_the_hint_gives_again_what_time_was_given(stage: Stage, asked: dict[str, Any], command: str) -> None:
