@@ -6,6 +6,7 @@ needs no proof. Nothing else is called faster.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -86,7 +87,14 @@ class Answer:
         else:
             said = self.headline if self.compared == 1 else f"{self.headline}; best measured: {self.best.short}, {value}, {what}"
         named = self.compared == 1 and set(self.work.split(" · ")) <= set(self.best.short.split(" · "))  # its name tells its work
-        return f"{self.work}: {said}" if self.work and not named else said
+        return f"{self.work}: {_without_labels(said, self.work)}" if self.work and not named else said
+
+
+def _without_labels(said: str, work: str) -> str:
+    """`said` with the names of cells without the labels that `work` has already: what is left tells them apart."""
+    for one in map(re.escape, work.split(" · ")):
+        said = re.sub(rf"(?<!\S){one} · | · {one}(?![^\s,:;.]|\.\d)", "", said)
+    return said
 
 
 def superlative(metric: Metric) -> str:

@@ -14,7 +14,7 @@ from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
 from tasks.analysis.looks import NOT_LOOKED
 from tasks.analysis.trial_row import TrialRow
-from tasks.report.answer import Answer, find_answers
+from tasks.report.answer import Answer, _without_labels, find_answers
 from tasks.report.next_step import FINISH, NextStep, Outlook
 from tests.tasks.cell_support import EVEN, OTHER, ROUGH, in_threes, judged, made, repeats, report_of, row, settings, workers
 
@@ -276,10 +276,28 @@ def test_two_groups_of_work_have_an_answer_each() -> None:
     suite = {**settings(rows=("model",)), "same_work": ["model"]}
     found = find_answers(made(rows, suite), OUTLOOK)
     assert [answer.work for answer in found] == ["a", "b", "c"]
-    assert found[0].line.startswith("a: MP-1 · a is fastest: 125.0 samples/s, ±")
-    assert found[1].line.startswith("b: No clear winner: MP-0 is the same as MP-1 to within 2.0 %; best measured: MP-1 · b, 10")
+    assert found[0].line.startswith("a: MP-1 is fastest: 125.0 samples/s, ±")
+    assert found[1].line.startswith("b: No clear winner: MP-0 is the same as MP-1 to within 2.0 %; best measured: MP-1, 10")
     assert found[2].line.startswith("MP-0 · c: 7.000 samples/s, ±"), "one cell alone has no superlative, and its name tells its work"
     assert [one.winner is not None for one in found] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("said", "short"),
+    [
+        ("batch_size 1 · sdpa is best: 7 ms", "sdpa is best: 7 ms"),
+        ("sdpa · batch_size 1 · graph, eager · batch_size 1, and no graph · batch_size 1.", "sdpa · graph, eager, and no graph."),
+        ("sdpa · batch_size 16 and sdpa · batch_size 1.5", "sdpa · batch_size 16 and sdpa · batch_size 1.5"),
+        ("my_batch_size 1 · sdpa", "my_batch_size 1 · sdpa"),
+    ],
+)
+def test_names_beside_their_work_leave_its_labels_out(said: str, short: str) -> None:
+    """And no label that only begins or ends like one."""
+    assert _without_labels(said, "batch_size 1") == short
+
+
+def test_each_label_of_a_work_is_left_out_wherever_it_stands() -> None:
+    assert _without_labels("128 · sdpa · b 1 · graph beats b 1 · 128 · eager", "128 · b 1") == "sdpa · graph beats eager"
 
 
 def test_one_cell_alone_is_just_its_value() -> None:
