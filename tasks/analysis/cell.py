@@ -89,6 +89,10 @@ class Cell:
         """For people, what tells it from the sweep's other cells: `bf16 · MP-1`; its whole name where nothing does."""
         return " · ".join(label(axis, value) for axis, value in self.axes.items() if axis in self.varied) or self.name
 
+    def called(self, row: TrialRow) -> str:
+        """For people, one of its trials among those of the sweep: `bf16 · MP-1 · #2`."""
+        return f"{self.short} · #{row.trial.repeat}"
+
     @cached_property
     def measured(self) -> list[TrialRow]:
         """The repeats that ended ok and have the metric; without those that were disturbed, where others were not.

@@ -132,32 +132,30 @@ def _of_length(cells: Sequence[Cell]) -> list[str]:
 
 def _of_settling(cells: Sequence[Cell]) -> list[str]:
     lines = []
-    rows = [row for cell in cells for row in cell.measured]
+    rows = [(cell.called(row), row) for cell in cells for row in cell.measured]
     of = plural(len(rows), "trial")
-    unsettled = [row.trial.name for row in rows if row.settled is False]
+    unsettled = [name for name, row in rows if row.settled is False]
     if unsettled:
         lines.append(f"Step times never settled in {len(unsettled)} of {of} ({listed(unsettled, NAMED)}).")
-    few = [row for row in rows if row.too_few_steps]
+    few = [(name, row) for name, row in rows if row.too_few_steps]
     if few:
-        names = listed([row.trial.name for row in few], NAMED)
-        lines.append(f"{TOO_FEW_STEPS.capitalize()} in {len(few)} of {of} ({step_counts(few)}: {names}).")
+        names = listed([name for name, _ in few], NAMED)
+        lines.append(f"{TOO_FEW_STEPS.capitalize()} in {len(few)} of {of} ({step_counts([row for _, row in few])}: {names}).")
     lines += _of_drift(rows)
-    late = [row.trial for row in rows if _settled_late(row)]
+    late = [(name, row.trial) for name, row in rows if _settled_late(row)]
     if late:
-        longer = max(2.0, *(2 * float(trial.parameters.get("warmup_s") or 0.0) for trial in late))
+        longer = max(2.0, *(2 * float(trial.parameters.get("warmup_s") or 0.0) for _, trial in late))
         hint = f"a longer warm-up would cut that off, such as `--set warmup_s={longer:g}`"
-        lines.append(f"Step times settled only inside the measured window in {listed([trial.name for trial in late], NAMED)}: {hint}.")
+        lines.append(f"Step times settled only inside the measured window in {listed([name for name, _ in late], NAMED)}: {hint}.")
     return lines
 
 
 def _of_compilation(cells: Sequence[Cell]) -> list[str]:
     """Trials in whose window torch compiled, as for batches of another shape, and whether their rates have that time."""
-    rows = [row for cell in cells for row in cell.measured if row.summary.get("compiled_steps")]
+    rows = [(cell.called(row), row) for cell in cells for row in cell.measured if row.summary.get("compiled_steps")]
     lines = []
     for left_out, told in ((True, "no rate or time has these steps"), (False, "without them none would be left, so rates have that time")):
-        steps = {
-            row.trial.name: int(row.summary["compiled_steps"] or 0) for row in rows if bool(row.summary.get("left_out_steps")) is left_out
-        }
+        steps = {name: int(row.summary["compiled_steps"] or 0) for name, row in rows if bool(row.summary.get("left_out_steps")) is left_out}
         if steps:
             least, most = min(steps.values()), max(steps.values())
             count = f"{least} to {plural(most, 'step')}" if least < most else plural(most, "step")
@@ -181,9 +179,9 @@ def _of_allocator(cells: Sequence[Cell]) -> list[str]:
     return [f"Memory was so short that {what}: the device waits for that. {other}"]
 
 
-def _of_drift(rows: Sequence[TrialRow]) -> list[str]:
-    """Names the trials whose step times drifted over the window; of many how many, and the worst."""
-    unsettled = {row.trial.name: row.summary.get("drift") or 0.0 for row in rows if row.settled is False}
+def _of_drift(rows: Sequence[tuple[str, TrialRow]]) -> list[str]:
+    """Names the trials whose step times drifted over the window; of many how many, and the worst. `rows`: each with what it is called."""
+    unsettled = {name: row.summary.get("drift") or 0.0 for name, row in rows if row.settled is False}
     drifts = {name: drift for name, drift in unsettled.items() if abs(drift) >= WORTH_NAMING}
     if len(drifts) > NAMED:
         worst = max(drifts, key=lambda name: abs(drifts[name]))
@@ -214,7 +212,7 @@ def _of_loss_parity(cells: Sequence[Cell]) -> list[str]:
 
 
 def _of_media_pipe(cells: Sequence[Cell]) -> list[str]:
-    fallen = [row.trial.name for cell in cells for row in cell.rows if str(row.environment.get("media_pipe", "")).startswith("fallback")]
+    fallen = [cell.called(row) for cell in cells for row in cell.rows if str(row.environment.get("media_pipe", "")).startswith("fallback")]
     return [f"The media pipe could not be used, and the DataLoader decoded the images, in {'; '.join(fallen)}."] if fallen else []
 
 

@@ -128,7 +128,9 @@ def disturbance_cautions(cells: Sequence[Cell]) -> list[str]:
     """Trials that other work disturbed: which were left out, and which cells have no other."""
     lines = []
     only_disturbed = [cell for cell in cells if cell.metric.depends_on_seed and _all_disturbed(cell)]
-    left_out = [row.trial.name for cell in cells if cell not in only_disturbed for row in cell.rows if row.disturbed and not cell.disturbed]
+    left_out = [
+        cell.called(row) for cell in cells if cell not in only_disturbed for row in cell.rows if row.disturbed and not cell.disturbed
+    ]
     if left_out:
         one = len(left_out) == 1
         without_them = f"{'it is' if one else 'they are'} left out of the figures"
@@ -162,13 +164,13 @@ def _all_disturbed(cell: Cell) -> bool:
 
 def unjudged_cautions(cells: Sequence[Cell]) -> list[str]:
     """Trials of which nothing says whether other work disturbed them, by reason; of a sweep without any samples that alone."""
-    rows = [row for cell in cells for row in cell.rows if row.outcome == "ok"]
-    if rows and all(row.not_judged == NOT_SAMPLED for row in rows):
+    rows = [(cell.called(row), row) for cell in cells for row in cell.rows if row.outcome == "ok"]
+    if rows and all(row.not_judged == NOT_SAMPLED for _, row in rows):
         return ["The state of the devices was not recorded."]
     names: dict[str, list[str]] = {}
-    for row in rows:
+    for name, row in rows:
         if row.not_judged:
-            names.setdefault(row.not_judged, []).append(row.trial.name)
+            names.setdefault(row.not_judged, []).append(name)
     return [_not_judged(trials, why) for why, trials in names.items()]
 
 

@@ -81,8 +81,8 @@ def test_trials_that_never_settled_are_counted_and_named() -> None:
     rows = [*repeats(workers(0), 100.0), *repeats(workers(1), 100.0), *repeats(workers(2), 100.0)]
     assert "Step times" not in str(cautions(*rows))
     rows[3], rows[8] = (replace(one, summary={**one.summary, "settled": False}) for one in (rows[3], rows[8]))
-    assert cautions(*rows) == ["Step times never settled in 2 of 9 trials (cpu · MP-1 · #1 and cpu · MP-2 · #3)."]
-    assert cautions(*rows[:6]) == ["Step times never settled in 1 of 6 trials (cpu · MP-1 · #1)."]
+    assert cautions(*rows) == ["Step times never settled in 2 of 9 trials (MP-1 · #1 and MP-2 · #3)."]
+    assert cautions(*rows[:6]) == ["Step times never settled in 1 of 6 trials (MP-1 · #1)."]
 
 
 def test_trials_of_too_few_steps_are_not_called_unsettled() -> None:
@@ -176,7 +176,7 @@ def test_a_fallen_media_pipe_and_a_workloads_own_caveat_are_said() -> None:
     ]
     once, pipe, caveat = cautions(*rows)
     assert once.startswith("1 cell of 2 (MP-1) ran once")
-    assert pipe == "The media pipe could not be used, and the DataLoader decoded the images, in cpu · MP-0 · #1."
+    assert pipe == "The media pipe could not be used, and the DataLoader decoded the images, in MP-0 · #1."
     from experiments.workloads.flava import CAVEAT
 
     assert caveat == CAVEAT
@@ -251,7 +251,7 @@ def test_trials_in_whose_window_torch_compiled_are_named(steps: tuple[int | None
     cells = made([*repeats(workers(0), 100.0), *repeats(workers(1), 100.0)])
     for cell, count in zip(cells, steps, strict=True):
         cell.rows[0].summary.update(compiled_steps=count, left_out_steps=count)
-    names = [cell.rows[0].trial.name for cell in cells]
+    names = [cell.called(cell.rows[0]) for cell in cells]
     why = ", as it does for batches of another shape: no rate or time has these steps, and energy is not told."
     assert of_cells([], cells, emulated=False) == [f"torch compiled in {where.format(*names)}{why}" for where in said]
     for cell in cells:

@@ -22,8 +22,8 @@ def test_trials_that_other_work_disturbed_are_told_where_the_values_are() -> Non
     shown = shown_comparison((source, report_of(source)))
     assert shown is not None
     assert shown.disturbed == [
-        f"Other work disturbed 1 trial ({first.trial.name}): it is left out of the figures.",
-        "5 trials (cpu · MP-0 · #2, cpu · MP-0 · #3, cpu · MP-1 · #1 and 2 more) were not judged for other work: nothing was sampled.",
+        "Other work disturbed 1 trial (MP-0 · #1): it is left out of the figures.",
+        "5 trials (MP-0 · #2, MP-0 · #3, MP-1 · #1 and 2 more) were not judged for other work: nothing was sampled.",
     ]
     out = StringIO()
     print_shown(Console(file=out, width=200), shown)

@@ -74,7 +74,7 @@ def test_a_disturbed_trial_is_left_out_where_others_are_not() -> None:
     first, _ = made(rows)
     assert [round(value, 3) for value in first.values] == [100.1, 100.2] and first.disturbed is None
     report = report_of(rows)
-    assert report.cautions[0] == "Other work disturbed 1 trial (cpu · MP-0 · #3): it is left out of the figures."
+    assert report.cautions[0] == "Other work disturbed 1 trial (MP-0 · #3): it is left out of the figures."
     assert column(report.section("device_state").table, "disturbed") == ["1 of 3", "–"]
 
 
@@ -84,14 +84,13 @@ def test_what_a_disturbed_trial_learnt_counts() -> None:
     suite = settings(metric="eval_loss_after")
     assert [(len(cell.measured), cell.disturbed) for cell in made(learnt, suite)] == [(2, None), (2, None)]
     assert [line for line in report_of(learnt, suite).cautions if line.startswith("Other work")] == [
-        "Other work disturbed 1 trial (cpu · MP-0 · #2): its times are left out of the figures, and what it learnt counts.",
+        "Other work disturbed 1 trial (MP-0 · #2): its times are left out of the figures, and what it learnt counts.",
         "Other work disturbed every trial of 1 cell (MP-1): what they learnt counts, and their times are not the device's alone.",
     ]
     third = sampled(0, 3, disturbed=CO_TENANT)
     two = [*learnt[:2], replace(third, summary={**third.summary, "eval_loss_after": 1.5})]
     assert report_of(two, suite).cautions[0] == (
-        "Other work disturbed 2 trials (cpu · MP-0 · #2 and cpu · MP-0 · #3): "
-        "their times are left out of the figures, and what they learnt counts."
+        "Other work disturbed 2 trials (MP-0 · #2 and MP-0 · #3): their times are left out of the figures, and what they learnt counts."
     )
     assert report_of(learnt[:2], suite).cautions[0] == (
         "Other work disturbed 1 trial (cpu · MP-0 · #2): its times are left out of the figures, and what it learnt counts."
@@ -135,8 +134,8 @@ def test_trials_of_which_other_work_could_not_be_seen_are_named_by_reason() -> N
     rows += [sampled(1, 1, not_judged=SHORT_WINDOW), sampled(1, 2, not_judged=NOT_COVERED), row(workers(1), None, outcome=Outcome.CRASHED)]
     assert column(report_of(rows).section("device_state").table, "disturbed") == ["1 of 3, 1 not judged", "not judged"]
     assert unjudged_cautions(made(rows)) == [
-        "2 trials (cpu · MP-0 · #2 and cpu · MP-1 · #1) were not judged for other work: the window was under 1 s.",
-        "1 trial (cpu · MP-1 · #2) was not judged for other work: the sampler covered less than 90 % of the window.",
+        "2 trials (MP-0 · #2 and MP-1 · #1) were not judged for other work: the window was under 1 s.",
+        "1 trial (MP-1 · #2) was not judged for other work: the sampler covered less than 90 % of the window.",
     ]
     assert unjudged_cautions(made([sampled(0, 1), sampled(1, 1)])) == []
 
@@ -148,7 +147,7 @@ def test_a_trial_without_samples_is_named_and_a_sweep_without_any_says_so_once()
     emulated = [replace(one, environment={"emulated": True}) for one in unknown]
     assert "The state of the devices was not recorded." not in report_of(emulated, emulated=True).cautions
     assert unjudged_cautions(made([unknown[0], sampled(1, 1)])) == [
-        "1 trial (cpu · MP-0 · #1) was not judged for other work: nothing was sampled."
+        "1 trial (MP-0 · #1) was not judged for other work: nothing was sampled."
     ]
 
 
