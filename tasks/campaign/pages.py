@@ -21,6 +21,8 @@ from tasks.report.text_format import plural
 from tasks.sweep.cut import cut, restored
 from tasks.sweep.store import Plan, SweepStore, read_plan, readable_result
 
+YET = " when this page was written"
+_LATE, _LOST = " for want of time", " since it was interrupted or the infrastructure failed"
 _VENDORS = frozenset({"nvidia", "amd", "intel", "habana"})
 
 
@@ -97,7 +99,7 @@ def _is_told_anew(lack: Lack, called: Sequence[CampaignSweep]) -> bool:
 
 
 def _not_measured(spec: CampaignSweep) -> Lack:
-    return Lack(called=spec.called, suite=spec.suite, profile=spec.profile, what="not measured, there was no time for it")
+    return Lack(called=spec.called, suite=spec.suite, profile=spec.profile, what=f"not measured{YET}")
 
 
 def _devices(store: SweepStore) -> str:
@@ -129,17 +131,20 @@ def _measured(store: SweepStore) -> bool:
 def _without_what_is_missing(store: SweepStore) -> list[str]:
     """Make the sweep whole; returns what it lacks, as sentences."""
     with store.lease():
-        plan = cut(store, restored(store.load_plan()), lost=True)
+        before = store.load_plan()
+        plan = cut(store, restored(before), lost=True)
         store.save_plan(plan)
-    return sentences(plan, {trial.key for trial in plan.cut if readable_result(store, trial.key) is not None})
+    ended = {trial.key for trial in plan.cut if readable_result(store, trial.key) is not None}
+    return sentences(plan, ended, {trial.key for trial in before.cut})
 
 
-def sentences(plan: Plan, lost: Collection[str] = ()) -> list[str]:
-    """What was planned for a sweep and is not in it: cells without a trial, and cells with fewer than were planned, and why.
+def sentences(plan: Plan, lost: Collection[str] = (), late: Collection[str] = ()) -> list[str]:
+    """What was planned for a sweep and is not in it: cells without a trial, and cells with fewer than were planned, and why, where that is
+    known.
 
-    `lost`: keys of the trials that the infrastructure ended.
+    Keys of trials: `lost`, that were interrupted or that the infrastructure ended; `late`, for which a run had no time.
     """
+    why = {trial.key: _LOST if trial.key in lost else _LATE if trial.key in late else YET for trial in plan.cut}
     return [
-        *not_measured(plan, [trial for trial in plan.cut if trial.key not in lost], " for want of time"),
-        *not_measured(plan, [trial for trial in plan.cut if trial.key in lost], " since it was interrupted or the infrastructure failed"),
+        line for reason in (_LATE, YET, _LOST) for line in not_measured(plan, [one for one in plan.cut if why[one.key] == reason], reason)
     ]

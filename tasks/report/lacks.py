@@ -15,6 +15,8 @@ from experiments.json_file import read_model, sealed_text
 
 LACKS = "not_measured.json"
 README = "README.md"
+# What earlier versions said of every sweep that had not run, also of one that nobody had asked for
+_ASSUMED, _KNOWN = "not measured, there was no time for it", "not measured when this page was written"
 _HINT = "put the page back as it was written, or write it anew from its sweeps"
 _EARLY_HEADING = re.compile(r"\nNot measured(?:, or not as often as planned)?(?:, by what the campaign calls them)?:\n")
 _EARLY_LINE = re.compile(r"(?P<called>[^\s:()]+)(?: \((?P<of>[^()]+)\))?: (?P<what>.+)")
@@ -31,7 +33,7 @@ class Lack(Strict):
 
     @property
     def sentence(self) -> str:
-        """`small (made_up, profile smoke): not measured, there was no time for it`."""
+        """`small (made_up, profile smoke): not measured when this page was written`."""
         of = self.sweep_id or (f"{self.suite}, profile {self.profile}" if self.suite else "")
         return f"{self.called}{f' ({of})' if of else ''}: {self.what}" if self.called else self.what
 
@@ -50,7 +52,8 @@ def write_lacks(folder: Path, lacks: Sequence[Lack]) -> None:
 def lacks_of(folder: Path) -> list[Lack]:
     """Those of the page in `folder`, which only its campaign knew. Raises DamagedFile, OSError."""
     kept = read_model(folder / LACKS, _Lacks, _HINT)
-    return _early_lacks((folder / README).read_text(encoding="utf-8")) if kept is None else kept.lacks
+    lacks = _early_lacks((folder / README).read_text(encoding="utf-8")) if kept is None else kept.lacks
+    return [lack.model_copy(update={"what": lack.what.replace(_ASSUMED, _KNOWN)}) for lack in lacks]
 
 
 def _early_lacks(text: str) -> list[Lack]:

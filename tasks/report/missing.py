@@ -12,7 +12,7 @@ _DID = {
     "ok": ("ended without the metric",) * 2,
     "does_not_fit": ("does not fit in device memory", "do not fit in device memory"),
     "diverged": ("diverged",) * 2,
-    "unsupported": ("is not supported by its device", "are not supported by their devices"),
+    "unsupported": ("is unsupported where it ran", "are unsupported where they ran"),
     "hang": ("hung",) * 2,
     "crashed": ("crashed",) * 2,
     "infra": ("was lost to the infrastructure", "were lost to the infrastructure"),

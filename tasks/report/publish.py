@@ -27,6 +27,7 @@ from tasks.report.cell_counts import per_cell
 from tasks.report.certificate_text import certificate_lines, pooled_certificates
 from tasks.report.comparison_table import ComparisonTable
 from tasks.report.given_command import given_command
+from tasks.report.held_text import held_sentence
 from tasks.report.lacks import README, Lack, write_lacks
 from tasks.report.manifest import MANIFEST, check_published, files_below, listed_files, write_manifest
 from tasks.report.markdown import render_text
@@ -283,9 +284,17 @@ def _facts(sweep: Sweep, cells: Sequence[Cell]) -> list[tuple[str, str]]:
         ("Code", commits_text(sweep.plan) if all(row.trial.commit for row in sweep.rows) else code),
         ("Other commits", "" if all(row.trial.commit for row in sweep.rows) else commits_text(sweep.plan)),
         ("Date", _dates(started)),
-        ("Trials", f"{many} for each of {of}"),
+        ("Trials", f"{many} for each of {of}{_rounds_short_of(sweep.plan)}"),
+        ("Held time", held_sentence(held) if (held := held_of(sweep)) else "not recorded"),
     ]
     return [(name, value) for name, value in facts if value]
+
+
+def _rounds_short_of(plan: Plan) -> str:
+    """`; 2 of at least 3 rounds`; empty where it has as many as it was to have, and where none were planned."""
+    if plan.decide is None or plan.race is not None or plan.last_round >= plan.decide.least:
+        return ""
+    return f"; {plan.last_round} of at least {plan.decide.least} rounds that it was to have"
 
 
 def _values(rows: Sequence[TrialRow], name: str) -> str:

@@ -26,17 +26,24 @@ def test_cells_without_a_trial_and_with_fewer_are_told_apart() -> None:
     measured, again = make_trial(1), make_trial(2, repeat=2, parameters={"number": 1})
     again = again.model_copy(update={"cell": measured.cell, "axes": measured.axes})
     plan = make_plan([measured]).model_copy(update={"cut": [again, make_trial(3)]})
-    assert sentences(plan) == [
+    late = {trial.key for trial in plan.cut}
+    assert sentences(plan, late=late) == [
         "1 cell not measured for want of time: number 3",
         "fewer trials than planned, for want of time: number 1",
     ]
-    assert sentences(plan, {again.key}) == [
+    assert sentences(plan, {again.key}, late) == [
         "1 cell not measured for want of time: number 3",
         "fewer trials than planned, since it was interrupted or the infrastructure failed: number 1",
     ]
+    assert sentences(plan, late={again.key}) == [
+        "fewer trials than planned, for want of time: number 1",
+        "1 cell not measured when this page was written: number 3",
+    ], "of what no run had come to yet no reason is told"
     assert sentences(make_plan([measured])) == []
     other = make_trial(3).model_copy(update={"axes": measured.axes, "cell": "other"})
-    assert sentences(make_plan([measured]).model_copy(update={"cut": [other]})) == ["1 cell not measured for want of time: cpu · number 1"]
+    assert sentences(make_plan([measured]).model_copy(update={"cut": [other]}), late={other.key}) == [
+        "1 cell not measured for want of time: cpu · number 1"
+    ]
 
 
 def test_sweeps_of_one_folder_share_a_page_which_names_what_was_not_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -53,9 +60,9 @@ def test_sweeps_of_one_folder_share_a_page_which_names_what_was_not_measured(mon
     found = list(publish_pages(FILE, CampaignState(campaign="two", sweeps={"a": SWEEP_ID}), tmp_path))
     why = "1 cell not measured since it was interrupted or the infrastructure failed: number 2"
     lost = Lack(called="a", sweep_id=SWEEP_ID, what=why)
-    unmeasured = Lack(called="b", suite="made_up", profile="full", what="not measured, there was no time for it")
+    unmeasured = Lack(called="b", suite="made_up", profile="full", what="not measured when this page was written")
     assert lost.sentence == f"a ({SWEEP_ID}): {why}"
-    assert unmeasured.sentence == "b (made_up, profile full): not measured, there was no time for it"
+    assert unmeasured.sentence == "b (made_up, profile full): not measured when this page was written"
     assert told == [([SWEEP_ID], tmp_path / "one", [lost, unmeasured])]
     assert [(folder, readme) for folder, readme, *_ in found] == [("one", tmp_path / "one" / "README.md"), ("other", None)]
 

@@ -66,8 +66,8 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_another_machine_measured_stays_and_is_not_said_to_be_missing(page: Path) -> None:
     steps = (page / OLD / "steps.parquet").read_bytes()
     assert missing_of(page) == [
-        "large (made_up, profile smoke): not measured, there was no time for it",
-        "other (other, profile full): not measured, there was no time for it",
+        "large (made_up, profile smoke): not measured when this page was written",
+        "other (other, profile full): not measured when this page was written",
     ]
     measured(NEW, set={"batch_size": 64})
     published(page.parent, large=NEW)
@@ -75,7 +75,7 @@ def test_what_another_machine_measured_stays_and_is_not_said_to_be_missing(page:
     assert (page / OLD / "steps.parquet").read_bytes() == steps
     headings = [line for line in (page / "README.md").read_text().splitlines() if line.startswith("## ")]
     assert [heading.rpartition("; ")[2] for heading in headings] == ["batch\\_size 8", "batch\\_size 64"], "which tells them apart"
-    assert missing_of(page) == ["other (other, profile full): not measured, there was no time for it"]
+    assert missing_of(page) == ["other (other, profile full): not measured when this page was written"]
 
 
 def test_a_sweep_that_asked_the_same_is_replaced_and_told(page: Path) -> None:
@@ -94,7 +94,7 @@ def test_what_an_earlier_page_lacked_goes_with_the_sweeps_that_it_is_said_of(pag
     )
     measured(AGAIN, set={"batch_size": 8})
     assert missing_of(published(page.parent, small=AGAIN)) == [
-        f"{called}, profile {profile}): not measured, there was no time for it"
+        f"{called}, profile {profile}): not measured when this page was written"
         for called, profile in (("large (made_up", "smoke"), ("other (other", "full"))
     ]
 
@@ -115,7 +115,7 @@ def test_what_an_earlier_page_lacked_of_a_sweep_that_stays_is_said_again(page: P
     published(page.parent, large=NEW)
     assert missing_of(page) == [
         "small: fewer trials than planned, for want of time: MP-1",
-        "other (other, profile full): not measured, there was no time for it",
+        "other (other, profile full): not measured when this page was written",
     ]
 
 

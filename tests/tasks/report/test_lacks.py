@@ -11,7 +11,7 @@ from experiments.config.errors import DamagedFile
 from tasks.report.lacks import LACKS, Lack, lacks_of, write_lacks
 
 SWEEP = "flava-20261125-142906-24ee"
-NO_TIME = "not measured, there was no time for it"
+YET = "not measured when this page was written"
 
 
 def test_they_are_read_as_they_were_written_and_a_page_without_any_has_no_file(tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ def test_they_are_read_as_they_were_written_and_a_page_without_any_has_no_file(t
     write_lacks(tmp_path, [])
     assert not (tmp_path / LACKS).exists() and lacks_of(tmp_path) == []
     lacks = [
-        Lack(called="a", suite="s", profile="p", what=NO_TIME),
+        Lack(called="a", suite="s", profile="p", what=YET),
         Lack(called="b", sweep_id=SWEEP, what="fewer: *x*, \\y"),
         Lack(what="z"),
     ]
@@ -35,8 +35,8 @@ def test_they_are_read_as_they_were_written_and_a_page_without_any_has_no_file(t
     ("line", "lack"),
     [
         (
-            "parity (bridgetower, profile every\\_setting): " + NO_TIME,
-            Lack(called="parity", suite="bridgetower", profile="every_setting", what=NO_TIME),
+            "parity (bridgetower, profile every\\_setting): " + YET,
+            Lack(called="parity", suite="bridgetower", profile="every_setting", what=YET),
         ),
         (
             "flava-fit: 1 cell not measured for want of time: 13b",
@@ -51,6 +51,11 @@ def test_an_early_pages_readme_tells_them(tmp_path: Path, line: str, lack: Lack,
     (tmp_path / "README.md").write_text(f"# A page\n\nText.\n\nNot measured{heading}:\n- {line}\n- {line}\n\n- **Device:** none: x\n")
     assert lacks_of(tmp_path) == [lack, lack]
     assert lack.sentence == line.replace("\\", "")
+
+
+def test_a_reason_that_earlier_versions_assumed_is_not_told(tmp_path: Path) -> None:
+    write_lacks(tmp_path, [Lack(called="a", what="not measured, there was no time for it")])
+    assert lacks_of(tmp_path) == [Lack(called="a", what=YET)]
 
 
 def test_a_file_of_a_later_version_is_not_read_as_one_of_today(tmp_path: Path) -> None:

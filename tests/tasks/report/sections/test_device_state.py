@@ -90,7 +90,8 @@ def test_what_a_disturbed_trial_learnt_counts() -> None:
     third = sampled(0, 3, disturbed=CO_TENANT)
     two = [*learnt[:2], replace(third, summary={**third.summary, "eval_loss_after": 1.5})]
     assert report_of(two, suite).cautions[0] == (
-        "Other work disturbed 2 trials (cpu · MP-0 · #2 and cpu · MP-0 · #3): their times are left out of the figures, and what they learnt counts."
+        "Other work disturbed 2 trials (cpu · MP-0 · #2 and cpu · MP-0 · #3): "
+        "their times are left out of the figures, and what they learnt counts."
     )
     assert report_of(learnt[:2], suite).cautions[0] == (
         "Other work disturbed 1 trial (cpu · MP-0 · #2): its times are left out of the figures, and what it learnt counts."

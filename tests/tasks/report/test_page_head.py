@@ -1,0 +1,49 @@
+"""What the head of a results page says of a sweep's rounds and of its held time. All numbers are made up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments.config.paths import runs_root
+from tasks.report.publish import _rounds_short_of, publish
+from tasks.sweep.store import DecideSettings, Plan
+from tests.tasks.fake_sweep import Fake, whole_sweep
+from tests.tasks.held_support import write_slots
+from tests.tasks.plan_support import make_plan, make_trial
+
+AXES = {"pool": "cpu", "model": "base", "dataloader_workers": 0}
+
+
+def in_rounds(run: int, least: int) -> Plan:
+    trials = [make_trial(number, repeat=number) for number in range(1, run + 1)]
+    return make_plan(trials).model_copy(update={"decide": DecideSettings(budget_s=60.0, least=least)})
+
+
+@pytest.mark.parametrize(
+    ("run", "least", "said"),
+    [
+        (1, 3, "; 1 of at least 3 rounds that it was to have"),
+        (2, 3, "; 2 of at least 3 rounds that it was to have"),
+        (3, 3, ""),
+        (4, 3, ""),
+    ],
+)
+def test_rounds_that_it_was_to_have_and_has_not_are_told(run: int, least: int, said: str) -> None:
+    assert _rounds_short_of(in_rounds(run, least)) == said
+
+
+def test_a_sweep_that_was_not_to_go_on_in_rounds_lacks_none() -> None:
+    assert _rounds_short_of(make_plan([make_trial(1)])) == ""
+
+
+def test_the_head_says_how_much_of_the_held_time_was_measured(tmp_path: Path) -> None:
+    """Or that it was not recorded."""
+    store = whole_sweep(runs_root(), [Fake(AXES, 100.0, repeats=2)])
+    assert "- **Held time:** not recorded\n" in publish([store], tmp_path / "before").read_text()
+    for trial in store.load_plan().trials:
+        write_slots(store, trial.key)
+    text = publish([store], tmp_path / "page").read_text()
+    [line] = [line for line in text.splitlines() if line.startswith("- **Held time:** ")]
+    assert line.startswith("- **Held time:** measured ") and " of the 20.0 s that the pool was held" in line
