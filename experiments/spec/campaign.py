@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, PrivateAttr
 
 from experiments.config.duration import seconds
 from experiments.config.errors import ConfigError, Problem, choose
@@ -79,6 +79,12 @@ class CampaignFile(Strict):
     description: str = Field(default="", max_length=2000, description="what the sweeps together are to show")
     budget: Duration = Field(description="time for one run of the command, starts and reports included: 9m. Another run goes on")
     sweeps: list[CampaignSweep] = Field(min_length=1, description="what is worth most comes first")
+    _given: str = PrivateAttr("")
+
+    @property
+    def given(self) -> str:
+        """What `sweep campaign` was given: a name, or the path of a file that has none."""
+        return self._given or self.campaign
 
     @property
     def budget_s(self) -> float:
@@ -102,6 +108,7 @@ def load_campaign(name_or_path: str) -> CampaignFile:
     path = chosen_file(name_or_path, lambda: files, "campaign", "campaign")
     document = load(path)
     file = validate(CampaignFile, document)
+    file._given = name_or_path
     if problems := _problems(file, document, path):
         raise ConfigError(problems)
     return file

@@ -72,7 +72,7 @@ def campaign(
     began = monotonic()
     from experiments.config.duration import option_seconds
     from experiments.spec.campaign import load_campaign
-    from flows.cli.run_campaign import Campaign
+    from flows.cli.run_campaign import Campaign, check_time
     from flows.cli.start_sweep import once
     from tasks.campaign.entries import Overrides
     from tasks.campaign.store import CampaignStore
@@ -83,6 +83,8 @@ def campaign(
     overrides = Overrides(pools=tuple(pool or ()), set=once("--set", set_))
     store = CampaignStore(state or (f"{file.campaign}-rehearsal" if overrides else file.campaign))
     budget_s = option_seconds("--budget", budget) if budget else file.budget_s
+    if not publish:
+        check_time(budget_s, "--budget" if budget else "budget")
     asked = [name, *(["--state", state] if state else []), *_words(pool=pool, set=set_)]
     go_on = shlex.join([*asked, *_words(sweep=sweep, budget=[budget] if budget else None), *(["--again"] if again else [])])
     this = Campaign(shlex.join(asked), go_on, file.part(sweep) if sweep else file, store, overrides, budget_s, began, again=again)

@@ -16,6 +16,7 @@ from cluster.launchers.template import shared_templates
 from cluster.pools.busy import Look
 from cluster.pools.pool import load_pools
 from experiments.config import duration
+from experiments.config.errors import ConfigError
 from experiments.config.paths import REPOSITORY
 from experiments.spec.campaign import CampaignFile
 from experiments.trial import Trial
@@ -35,6 +36,13 @@ from tasks.sweep.round_time import trial_times
 from tasks.sweep.store import SweepBusy, SweepStore, readable_result
 
 REPORT_S = 10.0  # of a run's time that the last sweep leaves: its report, and what goes to MLflow
+
+
+def check_time(budget_s: float, key: str) -> None:
+    """Raise ConfigError where a run's time holds no trial: its last report has some of it. `key`: which option or key of the file it is."""
+    if budget_s <= REPORT_S:
+        problem = f"{duration.text(budget_s)} leaves no time for a trial: {duration.text(REPORT_S)} of it are for the report"
+        raise ConfigError.one(key, None, "", problem, "give more, such as 5m")
 
 
 @dataclass(frozen=True)

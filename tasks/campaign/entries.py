@@ -204,7 +204,7 @@ def _same(old: Request, new: Request) -> bool:
 def _told(plan: Plan, file: CampaignFile, spec: CampaignSweep, overrides: Overrides) -> Plan:
     """The plan with what the campaign says of its rounds and its page."""
     given = overrides_of(Request(suite=spec.suite, pools=[*overrides.pools], set=dict(overrides.set)))
-    command = shlex.join(["sweep", "campaign", file.campaign, *given, "--sweep", spec.called])
+    command = shlex.join(["sweep", "campaign", file.given, *given, "--sweep", spec.called])
     update: dict[str, Any] = {"labels": {**plan.labels, "sweep.campaign": file.campaign}, "command": command}
     if spec.title is not None:
         report = plan.suite.report.model_copy(update={"title": spec.title})

@@ -114,6 +114,23 @@ def test_an_interrupted_sweep_is_gone_on_with_by_the_campaign_which_keeps_its_ti
     assert machine.go_on == [f"sweep campaign {machine.file} --sweep synthetic-tune --budget 75s"]
 
 
+def test_a_pages_command_is_what_was_given(machine: Machine) -> None:
+    """The file lies elsewhere, so that its name alone would be unknown."""
+    machine()
+    for ran, name in zip(machine.ran, ("synthetic-smoke", "synthetic-tune"), strict=True):
+        assert SweepStore(ran[0].sweep_id).load_plan().command == f"sweep campaign {machine.file} --sweep {name}"
+
+
+@pytest.mark.parametrize(("words", "key"), [(["--budget", "10s"], "--budget"), ([], "budget")])
+def test_a_time_that_the_report_takes_alone_is_refused(machine: Machine, words: list[str], key: str) -> None:
+    machine.file.write_text(TWO.replace("budget: 10m", "budget: 9s"))
+    done = machine(*words)
+    assert done.exit_code != 0 and machine.ran == []
+    time_ = words[-1] if words else "9s"
+    assert f"{key}: {time_} leaves no time for a trial: 10s of it are for the report; give more, such as 5m" in done.output
+    assert machine("--publish").exit_code != 0 and "leaves no time" not in machine("--publish").output
+
+
 def test_what_the_time_does_not_hold_waits_for_the_next_run(machine: Machine) -> None:
     machine.file.write_text(TWO.replace("budget: 10m", "budget: 75s"))  # 65 s of them for trials
     for counts in ([("smoke", 1), ("tune", 2)], [("tune", 2)], []):
@@ -311,7 +328,7 @@ def test_a_rehearsal_has_a_state_of_its_own_and_measures_what_it_is_told(machine
     sweeps = CampaignStore("two-rehearsal").load().sweeps
     assert CampaignStore("two").load().sweeps == {} and len(sweeps) == 2
     assert {SweepStore(sweep_id).load_plan().command for sweep_id in sweeps.values()} == {
-        f"sweep campaign two --set steps=50 --set batch_size=16 --sweep synthetic-{profile}" for profile in ("smoke", "tune")
+        f"sweep campaign {machine.file} --set steps=50 --set batch_size=16 --sweep synthetic-{profile}" for profile in ("smoke", "tune")
     }, "as it was given: without the settings it is another sweep"
 
 

@@ -46,4 +46,4 @@ def test_the_head_says_how_much_of_the_held_time_was_measured(tmp_path: Path) ->
         write_slots(store, trial.key)
     text = publish([store], tmp_path / "page").read_text()
     [line] = [line for line in text.splitlines() if line.startswith("- **Held time:** ")]
-    assert line.startswith("- **Held time:** measured ") and " of the 20.0 s that the pool was held" in line
+    assert line.startswith("- **Held time:** measured 0 % of the 20.0 slot-seconds that 2 slots were held; the rest: ")
