@@ -51,32 +51,41 @@ class HeadStart:
     """The first trial of a sweep, begun in a thread of its own. The flow goes on with its `launcher` and its `slot_log`."""
 
     def __init__(self, store: SweepStore, trial: Trial, launcher: LocalLauncher, slots: NodeLocks, *, held: bool) -> None:
-        """`slots`: the trial's, locked. `held`: the trial waits until it is taken over."""
+        """`slots`: the trial's, locked. `held`: the trial waits until it is taken over. It begins with `begin`, and not before."""
         self.trial, self.launcher, self.slot_log = trial, launcher, SlotLog(store.dir / SLOTS)
         self._store, self._slots, self._folder = store, slots, store.trial_dir(trial.key)
         self._hold = FileLock(self._folder / HOLD, thread_local=False) if held else None
         self._attempt: Attempt | None = None
-        self._stop, self._over, self._lock = threading.Event(), False, threading.Lock()
+        # Nobody joins the thread: in Python 3.11 a join that Ctrl-C interrupts takes the thread for ended, and every later one returns
+        # at once. The thread holds the lock while it begins the trial; `_tried`: it is done with that, or will not do it.
+        self._stop, self._tried, self._over, self._lock = threading.Event(), threading.Event(), False, threading.Lock()
         if self._hold:
             self._hold.acquire(timeout=0)
         self.slot_log.taken(trial.key, trial.pool, slots.take(), time.time())
-        self._thread = threading.Thread(target=self._begin, name="first trial", daemon=True)
-        self._thread.start()
+
+    def begin(self) -> None:
+        """Let the trial begin, in the thread. From here on `end` is due, also where this is interrupted."""
+        threading.Thread(target=self._begin, name="first trial", daemon=True).start()
 
     def _begin(self) -> None:
         try:
-            self.launcher.prepare(self.trial, self._folder)
-            own_data.make_ready(self.trial)
-            watch = PoolWatch(self.trial.pool, wait_s=0.0)
-            parts = (self._store, self.launcher, Policy(), self._stop, lambda trial, attempt, records: None, watch)
-            context = TrialContext(*parts, starting=self.slot_log.started)
-            self._attempt = AttemptStarter(context, self.trial).begin()
+            with self._lock:
+                if self._stop.is_set():  # ended before this thread came to it
+                    return
+                self.launcher.prepare(self.trial, self._folder)
+                own_data.make_ready(self.trial)
+                watch = PoolWatch(self.trial.pool, wait_s=0.0)
+                parts = (self._store, self.launcher, Policy(), self._stop, lambda trial, attempt, records: None, watch)
+                context = TrialContext(*parts, starting=self.slot_log.started)
+                self._attempt = AttemptStarter(context, self.trial).begin()
         except Exception:  # noqa: S110 - the flow then begins it, meets the same, and has the patience and the words for it
             pass
+        finally:
+            self._tried.set()
 
     def settle(self, plan: Plan) -> Trial | None:
         """Wait until the trial has begun, and return it. None, and its slots are free, where it did not or is not in the plan any more."""
-        self._thread.join()
+        self._tried.wait()
         if self.trial.key not in {trial.key for trial in plan.trials}:
             self.end("the sweep's code or data changed meanwhile")
         elif self._attempt is None:
@@ -96,8 +105,7 @@ class HeadStart:
     def end(self, reason: str) -> None:
         """Stop the trial unless it was taken over, and record that it was cancelled. `reason`: why. Raises LaunchError, OSError."""
         self._stop.set()
-        self._thread.join()
-        with self._lock:
+        with self._lock:  # one that is being started is waited for: what is asked of a template cannot be taken back
             if self._over:
                 return
             try:
@@ -141,15 +149,18 @@ def head_start(store: SweepStore, plan: Plan) -> Iterator[HeadStart | None]:
 
     For the holder of the sweep's lease, with a saved plan. At the end of the block what nobody took over is ended.
     """
-    begun = _begin_first(store, plan)
+    first = _hold_first(store, plan)
     try:
-        yield begun
+        if first is not None:
+            first.begin()
+        yield first
     finally:
-        if begun is not None:
-            begun.end("the sweep's flow did not begin")
+        if first is not None:
+            first.end("the sweep's flow did not begin")
 
 
-def _begin_first(store: SweepStore, plan: Plan) -> HeadStart | None:
+def _hold_first(store: SweepStore, plan: Plan) -> HeadStart | None:
+    """With its slots locked; it has not begun."""
     trial = _first(store, plan)
     pool = find_pool(load_pools(), trial.pool) if trial else None
     if trial is None or pool is None or not pool.embedded:

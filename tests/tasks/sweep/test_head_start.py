@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,7 +77,7 @@ def is_held(store: SweepStore, trial: Trial) -> bool:
 
 def begun(head: HeadStart | None) -> HeadStart:
     assert head is not None
-    head._thread.join(60)
+    assert head._tried.wait(60)
     return head
 
 
@@ -177,6 +180,57 @@ def test_one_that_is_interrupted_while_it_is_started_is_ended_once_it_has_starte
         ender.join(60)
     assert launcher.calls == ["prepare", "start 1 a1", "stop", "close"]
     assert store.states(PLAN)[PLAN.trials[0].key] is Outcome.CANCELLED and is_free()
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """This process has Python's own handler of SIGINT, also where it was started in the background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupt_once_it_waits(thread: int, within: Callable[..., object]) -> None:
+    """Ctrl-C for the main thread, `thread`, as soon as it waits for another one inside the function `within`."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        frame = innermost = sys._current_frames()[thread]
+        while frame is not None and frame.f_code is not within.__code__:
+            frame = frame.f_back  # type: ignore[assignment]
+        if frame is not None and innermost.f_code.co_filename == threading.__file__:
+            signal.pthread_kill(thread, signal.SIGINT)
+            return
+        time.sleep(0.001)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_a_flow_interrupted_while_it_waits_for_the_start_still_waits_for_it_at_the_end(launcher: Fake) -> None:
+    """The template answers late, and what it was asked for comes then: it must be ended, under the slots that it holds."""
+    asked, answer = threading.Event(), threading.Event()
+    launcher.on_start = lambda trial, folder: (asked.set(), interrupt_once_it_waits(main, HeadStart.settle), answer.wait(60))
+    main, store = threading.get_ident(), saved(PLAN)
+    with head_start(store, PLAN) as head:
+        assert head is not None
+        with pytest.raises(KeyboardInterrupt):
+            head.settle(PLAN)
+        assert asked.is_set() and not answer.is_set(), "it was interrupted before the answer"
+        ender = threading.Thread(target=head.end, args=("Ctrl-C",))
+        ender.start()
+        ender.join(0.2)
+        assert ender.is_alive() and not is_free(), "the trial is still to come"
+        answer.set()
+        ender.join(60)
+    assert launcher.calls == ["prepare", "start 1 a1", "stop", "close"]
+    assert store.states(PLAN)[PLAN.trials[0].key] is Outcome.CANCELLED and is_free()
+
+
+def test_one_that_is_ended_before_its_thread_comes_to_it_does_not_begin(launcher: Fake) -> None:
+    head = module._hold_first(saved(PLAN), PLAN)
+    assert head is not None and not is_free()
+    head.end("Ctrl-C")
+    head.begin()
+    begun(head)
+    assert launcher.calls == ["close"] and is_free()
 
 
 def test_one_that_cannot_begin_is_the_flows_and_its_slots_are_free(launcher: Fake) -> None:
