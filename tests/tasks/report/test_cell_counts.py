@@ -41,7 +41,7 @@ def test_every_line_of_a_sweep_with_unsupported_cells_counts_alike() -> None:
     report = make_report(load_sweep(store.dir))
     assert report.label == "6 cells compared (4 more are unsupported)"
     assert f'<p class="label">{report.label}</p>' in render_html(report)
-    assert [one.sentence.partition(" (")[0] for one in report.missing] == ["4 cells are not supported by their devices"]
+    assert [one.sentence.partition(" (")[0] for one in report.missing] == ["4 cells are unsupported where they ran"]
     outcomes = report.section("outcomes")
     assert outcomes.text == "Every trial that did not end ok: 8 trials of 4 cells." and len(outcomes.table.rows) == 8
     readme = publish([store], runs_root() / "page")
