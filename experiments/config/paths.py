@@ -12,8 +12,11 @@ REPOSITORY = Path(__file__).resolve().parents[2]  # where experiments/, cluster/
 
 
 def runs_root() -> Path:
-    """Folder of everything that is written, there or not: $SWEEPBENCH_RUNS, else runs/ here. Raises ConfigError where that is a file."""
-    folder = Path(os.environ.get("SWEEPBENCH_RUNS") or "runs").resolve()
+    """Folder of everything that is written, there or not: $SWEEPBENCH_RUNS, else runs/ of the repository, wherever the command is given.
+
+    Raises ConfigError where that is a file.
+    """
+    folder = Path(os.environ.get("SWEEPBENCH_RUNS") or REPOSITORY / "runs").resolve()
     if not folder.is_dir() and os.path.lexists(folder):
         raise ConfigError.one("SWEEPBENCH_RUNS", None, "", f"{folder} is a file", "move it away, or name a folder: it is made if need be")
     return folder
