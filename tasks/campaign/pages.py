@@ -12,7 +12,7 @@ from cluster.trial_layout import PLAN
 from experiments.spec.campaign import DEVICE, CampaignFile, CampaignSweep
 from tasks.campaign.question import Question, asked_for
 from tasks.campaign.store import CampaignError, CampaignState
-from tasks.report.lacks import Lack, lacks_of
+from tasks.report.lacks import YET, Lack, lacks_of
 from tasks.report.manifest import MANIFEST
 from tasks.report.not_measured import not_measured
 from tasks.report.publish import publish
@@ -21,7 +21,6 @@ from tasks.report.text_format import plural
 from tasks.sweep.cut import cut, restored
 from tasks.sweep.store import Plan, SweepStore, read_plan, readable_result
 
-YET = " when this page was written"
 _LATE, _LOST = " for want of time", " since it was interrupted or the infrastructure failed"
 _VENDORS = frozenset({"nvidia", "amd", "intel", "habana"})
 

@@ -23,7 +23,6 @@ from tasks.report.manifest import MANIFEST, listed_files
 from tasks.report.text_format import devices_told
 from tasks.sweep.store import Plan, read_plan
 
-ENOUGH = 3  # trials of a cell: one with fewer is told only where no other has them
 _COLUMNS = ("trial_key", "cell", "outcome", "attempt", "started_at", "parameters", "env.device_name")
 
 

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from experiments.spec.load import SuiteInfo
-from tasks.documents.published import ENOUGH, Page, SweepOnPage
+from tasks.documents.published import Page, SweepOnPage
 from tasks.report.markdown import md
+from tasks.report.published_beside import ENOUGH
 
 NOTHING = "not measured with repeats yet"
 ABOVE = "the table above"

@@ -14,9 +14,10 @@ from experiments.config.strict import Strict
 from experiments.json_file import read_model, sealed_text
 
 LACKS = "not_measured.json"
+YET = " when this page was written"  # behind `not measured`, where no reason is known
 README = "README.md"
 # What earlier versions said of every sweep that had not run, also of one that nobody had asked for
-_ASSUMED, _KNOWN = "not measured, there was no time for it", "not measured when this page was written"
+_ASSUMED = "not measured, there was no time for it"
 _HINT = "put the page back as it was written, or write it anew from its sweeps"
 _EARLY_HEADING = re.compile(r"\nNot measured(?:, or not as often as planned)?(?:, by what the campaign calls them)?:\n")
 _EARLY_LINE = re.compile(r"(?P<called>[^\s:()]+)(?: \((?P<of>[^()]+)\))?: (?P<what>.+)")
@@ -53,7 +54,7 @@ def lacks_of(folder: Path) -> list[Lack]:
     """Those of the page in `folder`, which only its campaign knew. Raises DamagedFile, OSError."""
     kept = read_model(folder / LACKS, _Lacks, _HINT)
     lacks = _early_lacks((folder / README).read_text(encoding="utf-8")) if kept is None else kept.lacks
-    return [lack.model_copy(update={"what": lack.what.replace(_ASSUMED, _KNOWN)}) for lack in lacks]
+    return [lack.model_copy(update={"what": lack.what.replace(_ASSUMED, f"not measured{YET}")}) for lack in lacks]
 
 
 def _early_lacks(text: str) -> list[Lack]:

@@ -24,7 +24,7 @@ from tasks.report.text_format import amount, interval, listed, plural, spread, t
 _RUN = ("pool", "commit", "environment", "lock_clocks_mhz")
 _OF_FLOPS = frozenset({"tflops_per_device", "mfu"})  # a ratio of these may be of cells that do other work
 _OF_ONE_DEVICE = PER_DEVICE | {"max_batch_per_device"}
-ENOUGH = 3  # trials; fewer give a ratio no interval of use
+ENOUGH = 3  # trials of a cell: one with fewer is told only where no other has them
 OF_WHAT_FITS = frozenset({"max_batch_ratio", "model_size_ratio"})  # one trial tells it
 _LESS_IS_BETTER = frozenset({"latency", "epoch_time"})
 _PLAIN = {"compile": "none", "attention": "eager", "cuda_graph": False, "kernels": "stock", "block_weights": "fp32", "passes": "apart"}

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from experiments.components.checkpoint import is_path
 from experiments.components.inference import InferenceParameters
 
 TEXT_LENGTH = 77
@@ -44,6 +45,6 @@ class Parameters(InferenceParameters):
 
     @model_validator(mode="after")
     def _possible(self) -> Parameters:
-        if self.weights is not None and not self.weights.startswith(("/", ".", "~")):
+        if self.weights is not None and not is_path(self.weights):
             raise ValueError(f"weights {self.weights!r}: should be a local folder, its path starting with / . or ~")
         return self
