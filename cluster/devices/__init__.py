@@ -35,7 +35,7 @@ class Device(Protocol):
     torch_device: torch.device
     compile_backend: str  # of torch.compile
     emulated: bool  # True for an emulated accelerator: its results are not measurements
-    releases_memory: bool  # True: after `release_memory` memory use is that of a fresh process
+    releases_memory: bool  # True: `release_memory` gives back what no tensor uses, but for what lies in pieces between those that are used
 
     def unsupported(self, precision: Precision) -> str | None:
         """Why this device cannot compute in `precision`; None if it can. Which libraries are there is not asked here."""

@@ -11,20 +11,24 @@ from cluster.worker.set_up import SessionContext
 
 
 def try_sizes(context: SessionContext, steps: Steps, window: Mapping[str, Any], known: dict[int, max_batch.Answer] | None) -> None:
-    """Record the memory use of the size that just ran, then run the same number of steps with further sizes and record theirs.
+    """Record the memory use of the size that just ran, then run the same number of steps with further sizes and record theirs, until one
+    does not fit: a fresh process has to say that (max_batch.py).
 
     `known`: the answers so far, which say what is tried next; None: nothing is. The window record holds all of them. Every rank computes
     the same answers, so all ranks try the same sizes.
     """
     parameters, device = context.parameters, context.device
-    size = int(window["batch_size"])
+    first = size = int(window["batch_size"])
+    told = dict(known or {})
     while (used := _used_share(context)) is not None:
-        told = {**(known or {}), size: max_batch.answer_for(used)}
+        answer = max_batch.answer_for(used)
+        if size != first and not answer.fits:
+            return
+        told[size] = answer
         context.recorder.window({**window, "probes": {str(n): [answer.fits, answer.used] for n, answer in told.items()}})
         following = None if known is None else max_batch.next_size(told)
         if following is None or not _can_resize(context):
             return
-        known = told
         size = following
         steps.stop()
         device.release_memory()
@@ -36,7 +40,8 @@ def try_sizes(context: SessionContext, steps: Steps, window: Mapping[str, Any], 
 
 
 def _can_resize(context: SessionContext) -> bool:
-    """Whether another batch size uses as much memory in this process as in a fresh one: no graph was recorded for a shape."""
+    """Whether another batch size can run in this process at no more than what is left in the allocator: no graph was recorded for a
+    shape."""
     return context.device.releases_memory and context.parameters.compile == "none" and not context.parameters.hpu_graphs
 
 

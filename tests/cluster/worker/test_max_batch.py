@@ -162,8 +162,8 @@ class Here:
         return 0
 
 
-@pytest.mark.parametrize(("compile", "devices_opened"), [("none", 1), ("layer", 4)])
-def test_sizes_that_run_are_tried_in_one_process_unless_something_was_recorded_for_a_shape(
+@pytest.mark.parametrize(("compile", "devices_opened"), [("none", 2), ("layer", 4)])
+def test_sizes_that_fit_are_tried_in_one_process_unless_something_was_recorded_for_a_shape(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compile: str, devices_opened: int
 ) -> None:
     found, notes = found_on(tmp_path, monkeypatch, Pretended, compile=compile)
@@ -189,6 +189,34 @@ def test_a_size_that_runs_out_of_memory_ends_its_process_and_the_next_one_knows(
     assert {*(decode(Here.commands[-1][-1]) or ())} >= {1, 8}, "the last process was told what the first had learnt"
     tried = [note.split()[2] for note in notes if note.startswith("batch size ")]
     assert len(tried) == len(set(tried)), "no size is probed twice"
+
+
+class LeavesPieces(Pretended):
+    """The allocator keeps 0.15 of the memory for the sizes before."""
+
+    def free_share_at_peak(self) -> float | None:
+        return 1 - self.peak - (0.15 if self.released else 0.0)
+
+
+class LeavesNoPiece(Pretended):
+    """So much that no larger size than 70 finds a piece of memory that is large enough."""
+
+    def place(self, batch: Any, prepare: Any, *, prefetch: bool) -> Any:
+        if self.released and len(batch["vectors"]) > 70:
+            raise torch.OutOfMemoryError("CUDA out of memory (in pieces)")
+        return super().place(batch, prepare, prefetch=prefetch)
+
+
+@pytest.mark.parametrize("device", [LeavesPieces, LeavesNoPiece])
+def test_that_a_size_does_not_fit_only_a_process_tells_that_tried_it_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: type[Pretended]
+) -> None:
+    found, notes = found_on(tmp_path, monkeypatch, device)
+    assert found.size == 87 and "88 does not" in found.note, found.note
+    assert device.opened == len(Here.commands) > 2
+    assert not any("in pieces" in note for note in notes), "what the sizes before left is no reason"
+    tried = [note.split()[2] for note in notes if note.startswith("batch size ")]
+    assert len(tried) == len(set(tried)), "each size has one answer"
 
 
 def test_a_model_that_does_not_fit_at_all_is_a_result_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
