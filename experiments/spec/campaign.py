@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +22,8 @@ from experiments.trial import Scalar
 DEVICE = "{device}"  # in `to`: the device that the sweep ran on, such as h100
 # As published pages call them -> today's: what only a GPU of 141 GB holds has a campaign of its own since
 RENAMED = {"h200-x1": ("gpu-x1", "gpu-x1-large"), "h200-x2": ("gpu-x2",), "h200-x4": ("gpu-x4",)}
+# What a sweep is asked for with -> the key that says so here
+_ASKED_WITH = {"suite": "suite", "--profile": "profile", "--pool": "pools", "--only": "only", "--set": "set"}
 _HERE = Path(__file__).resolve().parents[1] / "campaigns"
 
 
@@ -80,6 +83,7 @@ class CampaignFile(Strict):
     budget: Duration = Field(description="time for one run of the command, starts and reports included: 9m. Another run goes on")
     sweeps: list[CampaignSweep] = Field(min_length=1, description="what is worth most comes first")
     _given: str = PrivateAttr("")
+    _document: Document | None = PrivateAttr(None)
 
     @property
     def given(self) -> str:
@@ -97,6 +101,20 @@ class CampaignFile(Strict):
             raise ConfigError.one("--sweep", None, wrong[0], f"is no sweep of campaign {self.campaign}", choose(wrong[0], sweeps))
         return self.model_copy(update={"sweeps": [sweeps[name] for name in dict.fromkeys(names)]})
 
+    def problem_of(self, sweep: CampaignSweep, found: Problem, overridden: Collection[str]) -> Problem:
+        """`found` when the sweep was planned, at the line of this file that asks for it; with the sweep's name where no line does.
+
+        `overridden`: parameters, and --pool, that the command line gives.
+        """
+        key = _ASKED_WITH.get(found.file)
+        if self._document is None or key is None or found.file in overridden or (key == "set" and found.key in overridden):
+            return replace(found, key=f"{found.key} (of sweep {sweep.called})")
+        position = [CampaignSweep.model_validate(one).called for one in self._document.data["sweeps"]].index(sweep.called)
+        if key in ("only", "set"):
+            return self._document.problem(("sweeps", position, key, found.key), found.problem, found.hint)
+        named = "" if key == "pools" else f"{found.key}: "
+        return self._document.problem(("sweeps", position, key), f"{named}{found.problem}", found.hint)
+
 
 def load_campaign(name_or_path: str) -> CampaignFile:
     """A campaign by name or path, checked without its suites. Raises ConfigError that names the file, the key and the remedy."""
@@ -108,7 +126,7 @@ def load_campaign(name_or_path: str) -> CampaignFile:
     path = chosen_file(name_or_path, lambda: files, "campaign", "campaign")
     document = load(path)
     file = validate(CampaignFile, document)
-    file._given = name_or_path
+    file._given, file._document = name_or_path, document
     if problems := _problems(file, document, path):
         raise ConfigError(problems)
     return file

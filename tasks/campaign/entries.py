@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from experiments.config import duration
-from experiments.config.errors import ConfigError, DamagedFile
+from experiments.config.errors import ConfigError, DamagedFile, Problem
 from experiments.spec.campaign import CampaignFile, CampaignSweep
 from experiments.trial import Trial
 from tasks.campaign.question import asked_for
@@ -75,11 +75,33 @@ def entries_of(
     """All sweeps of a campaign as they stand. `budget_s`: of this run of the command. Starts and writes nothing. `to_run`: trials are to
     start, so their pools must have the devices that they need.
 
-    Raises ConfigError, CommitError, DatasetError as `make_plan`; ConfigError also where trials that are measured would have to be measured
-    again, since code, data or libraries have changed (`again`: they may be).
+    Raises ConfigError with what is wrong in any of them, CommitError, DatasetError as `make_plan`; ConfigError also where trials that are
+    measured would have to be measured again, since code, data or libraries have changed (`again`: they may be).
     """
-    check = check_ready if to_run else check_values
-    return [_entry(file, spec, state, overrides, budget_s, check, again=again) for spec in file.sweeps]
+    entries, wrong = list[Entry](), dict[tuple[object, ...], Problem]()
+    for spec in file.sweeps:
+        try:
+            entries.append(_entry(file, spec, state, overrides, budget_s, again=again))
+        except ConfigError as error:
+            for one in error.problems:  # what the command line asks of all of them is wrong once
+                wrong.setdefault((one.file, one.line, one.problem), one)
+    if wrong:
+        raise ConfigError([*wrong.values()])
+    for entry in entries:
+        if entry.is_new:
+            _check(file, entry, check_ready if to_run else check_values)
+    return entries
+
+
+def _check(file: CampaignFile, entry: Entry, check: Callable[[Plan], None]) -> None:
+    """Raise `check`'s ConfigError with the sweep's name, and with what measures the others."""
+    try:
+        check(entry.plan)
+    except ConfigError as error:
+        others = f"; others alone: --sweep NAME, `sweep campaign {file.given} --plan` lists them" if len(file.sweeps) > 1 else ""
+        raise ConfigError(
+            [replace(one, key=f"{one.key} (of sweep {entry.name})", hint=one.hint + others) for one in error.problems]
+        ) from None
 
 
 def _entry(
@@ -88,7 +110,6 @@ def _entry(
     state: CampaignState,
     overrides: Overrides,
     budget_s: float,
-    check: Callable[[Plan], None],
     *,
     again: bool,
 ) -> Entry:
@@ -98,10 +119,9 @@ def _entry(
     if old is None:
         try:
             plan, _ = make_plan(request, None if sweep_id and SweepStore(sweep_id).exists() else sweep_id)
-            check(plan)
         except ConfigError as error:
-            places = [replace(one, key=f"{one.key} (of sweep {spec.called})") for one in error.problems]
-            raise ConfigError(places) from None
+            overridden = {*overrides.set, *(["--pool"] if overrides.pools else [])}
+            raise ConfigError([file.problem_of(spec, one, overridden) for one in error.problems]) from None
         plan = _told(plan, file, spec, overrides)
         return Entry(
             spec,

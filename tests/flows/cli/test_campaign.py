@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from experiments.config.paths import REPOSITORY, runs_root
+from experiments.config.paths import runs_root
 from experiments.json_file import sealed_text
 from experiments.trial import Outcome, Trial
 from flows.cli import run_campaign
@@ -251,39 +250,6 @@ def test_a_template_is_begun_one_sweep_ahead_and_no_further(machine: Machine, mo
     monkeypatch.setattr(run_campaign, "is_disturbed_by_a_start", lambda pool: True)
     assert machine("--state", "busy").exit_code == 0
     assert begun == ["a sweep"] * 4
-
-
-def documented_lines() -> list[str]:
-    """The arguments of each `sweep campaign` line of docs/operating.md and of the command's help."""
-    help_ = next(one.epilog or "" for one in app.registered_commands if one.callback is not None and one.callback.__name__ == "campaign")
-    lines = [*(REPOSITORY / "docs" / "operating.md").read_text().splitlines(), *help_.replace("a rehearsal: ", "").split("·")]
-    found = [line.partition("#")[0].replace("Examples: ", "").strip() for line in lines]
-    return sorted({line.removeprefix("sweep campaign ") for line in found if line.startswith("sweep campaign ")})
-
-
-@pytest.mark.parametrize("line", documented_lines())
-def test_what_is_documented_can_be_planned_on_a_machine_without_a_gpu(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "tasks.sweep.plan.probe", lambda pool: SimpleNamespace(problem="nvidia-smi is not on this machine; a driver is needed")
-    )
-    words = [word for word in shlex.split(line) if word != "--publish"]
-    done = CliRunner().invoke(app, ["campaign", *words, *([] if "--plan" in words else ["--plan"])])
-    assert done.exit_code == 0, done.output
-    assert "for trials in this run" in done.output and not CampaignStore(words[0]).load().sweeps
-    assert ("pool cuda: cannot run trials: nvidia-smi is not on this machine; a driver is needed" in done.output) == ("cpu" not in words)
-
-
-def test_the_documents_show_how_to_plan_run_publish_and_rehearse() -> None:
-    lines = documented_lines()
-    assert {"gpu-x4 --plan", "gpu-x4 --budget 9m", "gpu-x4 --publish"} < {*lines} and any("--pool cpu" in line for line in lines)
-
-
-def test_a_campaign_that_is_to_run_still_needs_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "tasks.sweep.plan.probe", lambda pool: SimpleNamespace(problem="nvidia-smi is not on this machine; a driver is needed")
-    )
-    done = CliRunner().invoke(app, ["campaign", "vit-x4"])
-    assert done.exit_code == 1 and "pool cuda (of sweep ladder): cannot run trials: nvidia-smi is not on this machine" in done.output
 
 
 def test_a_kill_in_the_middle_loses_nothing(machine: Machine) -> None:

@@ -1,0 +1,96 @@
+"""`sweep campaign`: what is documented can be planned on any machine, and what is wrong with a campaign is said where it stands."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from typer.testing import CliRunner
+
+from experiments.config.paths import REPOSITORY
+from flows.cli.commands import app
+from tasks.campaign.store import CampaignStore
+
+WRONG = """\
+campaign: wrong
+budget: 10m
+sweeps:
+  - suite: synthetic
+    profile: smoke
+    set: {widht: 3}
+    to: docs/results/a
+  - name: second
+    suite: synthetic
+    profile: smoke
+    set: {width: wide}
+    only: {precision: [fp33]}
+    to: docs/results/b
+  - {name: third, suite: synthetik, to: docs/results/c}
+  - {name: fourth, suite: synthetic, profile: smok, to: docs/results/d}
+  - {name: fifth, suite: synthetic, profile: smoke, pools: [cpx], to: docs/results/e}
+"""
+
+
+def documented_lines() -> list[str]:
+    """The arguments of each `sweep campaign` line of docs/operating.md and of the command's help."""
+    help_ = next(one.epilog or "" for one in app.registered_commands if one.callback is not None and one.callback.__name__ == "campaign")
+    lines = [*(REPOSITORY / "docs" / "operating.md").read_text().splitlines(), *help_.replace("a rehearsal: ", "").split("·")]
+    found = [line.partition("#")[0].replace("Examples: ", "").strip() for line in lines]
+    return sorted({line.removeprefix("sweep campaign ") for line in found if line.startswith("sweep campaign ")})
+
+
+@pytest.mark.parametrize("line", documented_lines())
+def test_what_is_documented_can_be_planned_on_a_machine_without_a_gpu(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "tasks.sweep.plan.probe", lambda pool: SimpleNamespace(problem="nvidia-smi is not on this machine; a driver is needed")
+    )
+    words = [word for word in shlex.split(line) if word != "--publish"]
+    done = CliRunner().invoke(app, ["campaign", *words, *([] if "--plan" in words else ["--plan"])])
+    assert done.exit_code == 0, done.output
+    assert "for trials in this run" in done.output and not CampaignStore(words[0]).load().sweeps
+    assert ("pool cuda: cannot run trials: nvidia-smi is not on this machine; a driver is needed" in done.output) == ("cpu" not in words)
+
+
+def test_the_documents_show_how_to_plan_run_publish_and_rehearse() -> None:
+    lines = documented_lines()
+    assert {"gpu-x4 --plan", "gpu-x4 --budget 9m", "gpu-x4 --publish"} < {*lines} and any("--pool cpu" in line for line in lines)
+
+
+def test_a_campaign_that_is_to_run_still_needs_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "tasks.sweep.plan.probe", lambda pool: SimpleNamespace(problem="nvidia-smi is not on this machine; a driver is needed")
+    )
+    done = CliRunner().invoke(app, ["campaign", "vit-x4"])
+    assert done.exit_code == 1 and "pool cuda (of sweep ladder): cannot run trials: nvidia-smi is not on this machine" in done.output
+    assert "others alone: --sweep NAME" in done.output
+
+
+def test_what_is_wrong_with_the_sweeps_of_a_campaign_is_said_of_all_with_its_file_line_and_key(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(WRONG)
+    done = CliRunner().invoke(app, ["campaign", str(file), "--plan"])
+    told = " ".join(done.output.split())
+    assert done.exit_code == 1
+    for line, said in (
+        (6, "sweeps[0].set.widht: the workload synthetic has no such parameter; did you mean 'width'?"),
+        (11, "sweeps[1].set.width: is 'wide'; should be a whole number"),
+        (12, "sweeps[1].only.precision: is 'fp33'"),
+        (14, "sweeps[2].suite: synthetik: unknown suite; did you mean 'synthetic'?"),
+        (15, "sweeps[3].profile: smok: the suite synthetic has no such profile; did you mean 'smoke'?"),
+        (16, "sweeps[4].pools: unknown pool 'cpx'; did you mean 'cpu'?"),
+    ):
+        assert f"wrong.yaml:{line}: {said}" in told
+    assert not CampaignStore("wrong").load().sweeps
+
+
+def test_what_the_command_line_asks_of_all_sweeps_is_not_blamed_on_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(WRONG.replace("widht: 3", "width: 8").replace("width: wide", "width: 8"))
+    done = CliRunner().invoke(
+        app, ["campaign", str(file), "--plan", "--set", "steps=many", "--sweep", "synthetic-smoke", "--sweep", "second"]
+    )
+    told = " ".join(done.output.split())
+    assert done.exit_code == 1 and "wrong.yaml:12: sweeps[1].only.precision" in told
+    assert told.count("is 'many'") == 1 and "--set: steps (of sweep synthetic-smoke): is 'many'; should be a whole number" in told
