@@ -17,13 +17,13 @@ from tasks.analysis.cell import DEVICES
 from tasks.analysis.held_files import read_kept
 from tasks.analysis.held_time import HeldTime, ended_with
 from tasks.analysis.results import ResultsError, read_parquet
-from tasks.report.cell_counts import per_cell
+from tasks.report.cell_counts import disturbed_among, per_cell
 from tasks.report.lacks import README
 from tasks.report.manifest import MANIFEST, listed_files
 from tasks.report.text_format import devices_told
 from tasks.sweep.store import Plan, read_plan
 
-_COLUMNS = ("trial_key", "cell", "outcome", "attempt", "started_at", "parameters", "env.device_name")
+_COLUMNS = ("trial_key", "cell", "outcome", "disturbed", "attempt", "started_at", "parameters", "env.device_name")
 
 
 @dataclass(frozen=True)
@@ -96,9 +96,10 @@ def sweep_on_page(folder: Path) -> SweepOnPage:
     table = read_parquet(folder / RESULTS, "`sweep publish` writes it again from the sweep")
     rows = table.select([name for name in _COLUMNS if name in table.column_names]).to_pylist()
     references = {trial.key for trial in plan.trials if trial.reference}
-    many, of = per_cell((row["cell"], row["outcome"]) for row in rows if row["trial_key"] not in references)
+    own = [row for row in rows if row["trial_key"] not in references]
+    many, of = per_cell((row["cell"], row["outcome"]) for row in own)
     ok = Counter(row["cell"] for row in rows if row["outcome"] == "ok")
-    told = f"{many} {'trial' if many == '1' else 'trials'} for each of {of}"
+    told = f"{many} {'trial' if many == '1' else 'trials'} for each of {of}{disturbed_among([row.get('disturbed') for row in own])}"
     started = [row["started_at"] for row in rows if row["started_at"] is not None]
     days = sorted({datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d") for at in started})
     date = " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))

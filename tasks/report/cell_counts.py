@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from experiments.trial import Outcome
 from tasks.report.text_format import plural
@@ -11,6 +11,12 @@ from tasks.report.text_format import plural
 def besides(unsupported: int) -> str:
     """What follows a number of cells that can run: ` (4 more are unsupported)`; empty where all can."""
     return f" ({unsupported} more {'is' if unsupported == 1 else 'are'} {Outcome.UNSUPPORTED})" if unsupported else ""
+
+
+def disturbed_among(trials: Sequence[object]) -> str:
+    """What follows a number of trials: `; other work disturbed 4 of 18`; empty where it disturbed none. `trials`: what disturbed each."""
+    disturbed = sum(bool(what) for what in trials)
+    return f"; other work disturbed {disturbed} of {len(trials)}" if disturbed else ""
 
 
 def per_cell(trials: Iterable[tuple[str, str]]) -> tuple[str, str]:

@@ -23,7 +23,7 @@ from tasks.analysis.held_files import held_of
 from tasks.analysis.published_steps import CAPPED_BY, write_published_steps
 from tasks.analysis.results import Sweep, load_sweep, meta_of, steps_table
 from tasks.analysis.trial_row import TrialRow
-from tasks.report.cell_counts import per_cell
+from tasks.report.cell_counts import disturbed_among, per_cell
 from tasks.report.certificate_text import certificate_lines, pooled_certificates
 from tasks.report.comparison_table import ComparisonTable
 from tasks.report.given_command import given_command
@@ -272,7 +272,8 @@ def _no_steps() -> Any:
 def _facts(sweep: Sweep, cells: Sequence[Cell]) -> list[tuple[str, str]]:
     """(name, value) of what a page's head says; what is not known is left out. `cells`: those that the report shows."""
     rows = [row for row in sweep.rows if row.environment]
-    many, of = per_cell((row.trial.cell, row.outcome) for row in sweep.rows if not row.trial.reference)
+    own = [row for row in sweep.rows if not row.trial.reference]
+    many, of = per_cell((row.trial.cell, row.outcome) for row in own)
     started = [row.result.started_at for row in sweep.rows if row.result]
     software = [f"{name} {text}" for name in VERSIONS if (text := _values(rows, name))]
     code = f"{f'commit {commit}' if (commit := ran_at(sweep)) else 'no commit known'}, tree {tree_text(sweep)}"
@@ -284,7 +285,7 @@ def _facts(sweep: Sweep, cells: Sequence[Cell]) -> list[tuple[str, str]]:
         ("Code", commits_text(sweep.plan) if all(row.trial.commit for row in sweep.rows) else code),
         ("Other commits", "" if all(row.trial.commit for row in sweep.rows) else commits_text(sweep.plan)),
         ("Date", _dates(started)),
-        ("Trials", f"{many} for each of {of}{_rounds_short_of(sweep.plan)}"),
+        ("Trials", f"{many} for each of {of}{_rounds_short_of(sweep.plan)}{disturbed_among([row.disturbed for row in own])}"),
         ("Held time", held_sentence(held) if (held := held_of(sweep)) else "not recorded"),
     ]
     return [(name, value) for name, value in facts if value]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from experiments.config.paths import runs_root
@@ -12,7 +14,7 @@ from tasks.report.cell_counts import per_cell
 from tasks.report.html import render_html
 from tasks.report.model import make_report
 from tasks.report.publish import publish
-from tests.tasks.fake_sweep import SWEEP_ID, Fake, whole_sweep
+from tests.tasks.fake_sweep import SWEEP_ID, Fake, trial_dirs, whole_sweep
 
 
 @pytest.mark.parametrize(
@@ -61,3 +63,15 @@ def test_references_of_loss_parity_are_no_cells_on_a_page_either() -> None:
     readme = publish([store], runs_root() / "page")
     assert "- **Trials:** 2 for each of 2 cells\n" in readme.read_text()
     assert sweep_on_page(readme.parent / SWEEP_ID).trials == "2 trials for each of 2 cells"
+
+
+def test_trials_that_other_work_disturbed_are_counted_beside_all() -> None:
+    store = whole_sweep(
+        runs_root(), [Fake({"pool": "cpu", "model": "base", "dataloader_workers": count}, 100.0, repeats=3) for count in (0, 1)]
+    )
+    for trial in trial_dirs(store.dir)[:2]:
+        result = json.loads((trial / "result.json").read_text())
+        (trial / "result.json").write_text(json.dumps({**result, "disturbed": "another process was on the device"}))
+    readme = publish([store], runs_root() / "page")
+    assert "- **Trials:** 3 for each of 2 cells; other work disturbed 2 of 6\n" in readme.read_text()
+    assert sweep_on_page(readme.parent / SWEEP_ID).trials == "3 trials for each of 2 cells; other work disturbed 2 of 6"
