@@ -43,25 +43,28 @@ def evaluate(context: SessionContext, when: str) -> float:
 def profile(context: SessionContext, steps: Steps, window: dict[str, Any]) -> list[TracedProducts | None]:
     """Trace `profile_steps` further steps on every rank, and add what their time went to to `window`, and of which kinds they were.
 
-    Rank 0 keeps its trace as a file. Those of the others are read and dropped. Returns the matrix products of every rank, [] of no trace.
-    That tracing fails, as for want of memory, is said, and the trial counts, since it was measured before. Of several ranks one might fail
-    where another waits for it: there it ends the trial.
+    Rank 0 keeps its trace as a file. Those of the others are read and dropped. Returns the matrix products of every rank, of one without a
+    trace None. That tracing fails, as for want of memory, is said, and the trial counts, since it was measured before. Of several ranks
+    one may fail in a step where another waits for it: that ends the trial, unless all of them fail. Nothing may run steps afterwards: the
+    model may be within one.
     """
     if not context.parameters.profile_steps:
         return []
     context.recorder.phase("profile")
+    traced, count = list[StepTiming](), context.parameters.profile_steps
+    found, parts, products = None, None, None
     try:
         with tempfile.TemporaryDirectory() as folder:
             path = (context.out if context.ranks.rank == 0 else Path(folder)) / TRACE
-            traced = _traced_steps(context, steps, context.parameters.profile_steps, path)
+            _trace_steps(context, steps, count, path, traced)
             found, parts, products = _read_trace(context, path, traced)
     except Exception as error:
-        if context.ranks.world_size > 1:
+        if len(traced) < count and not context.ranks.all_say("the trace failed"):
             raise
         context.recorder.note(f"no steps were traced: {type(error).__name__}: {str(error)[:200]}")
-        return []
+        traced = []
     each, all_products = context.ranks.gather(parts), context.ranks.gather(products)
-    if context.ranks.rank != 0:
+    if context.ranks.rank != 0 or not traced:
         return all_products
     context.recorder.note(f"{len(traced)} more steps were traced into {TRACE}")
     found = window["profile"] = found and found | _kinds_told(traced)
@@ -97,7 +100,8 @@ def launched_products(
         context.device.release_memory()  # what the graphs held
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / TRACE
-            again = _traced_steps(context, steps, count, path)
+            again = list[StepTiming]()
+            _trace_steps(context, steps, count, path, again)
             found = _read_trace(context, path, again)
         if not _like_the_window(context, steps, again[1:]):
             context.recorder.note(f"matrix products of recorded steps: not known: {_NOT_THE_MIX}")
@@ -130,8 +134,9 @@ def _read_trace(context: SessionContext, path: Path, traced: Sequence[StepTiming
         return ReadTrace(None)
 
 
-def _traced_steps(context: SessionContext, steps: Steps, count: int, path: Path) -> list[StepTiming]:
-    """Trace `count` steps into the file at `path`, of which those that count begin with a round of kinds. Returns this rank's timings."""
+def _trace_steps(context: SessionContext, steps: Steps, count: int, path: Path, timings: list[StepTiming]) -> None:
+    """Trace `count` steps into the file at `path`, of which those that count begin with a round of kinds. This rank's timings are added to
+    `timings` one by one: where a step fails, those before it are there."""
     from cluster.worker.measure.profile import MarkedClock, trace
 
     clock = steps.clock
@@ -139,7 +144,6 @@ def _traced_steps(context: SessionContext, steps: Steps, count: int, path: Path)
     if before:
         clock.begin()
         steps.run(range(steps.last + 1, steps.last + before + 1), unrecorded)
-    timings: list[StepTiming] = []
     clock.begin()
     steps.clock = MarkedClock(clock)
     try:
@@ -148,7 +152,6 @@ def _traced_steps(context: SessionContext, steps: Steps, count: int, path: Path)
             context.device.synchronize()
     finally:
         steps.clock = clock
-    return timings
 
 
 def _kinds_told(traced: Sequence[StepTiming]) -> dict[str, Any]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     import torch
+
+AGREE_S = 30.0  # ranks that fail alike fail within a step of each other
 
 T = TypeVar("T")
 
@@ -49,6 +52,23 @@ class Ranks:
             store.set(question, str(own))
             return own
         return int(store.get(question))
+
+    def all_say(self, what: str) -> bool:
+        """Tell the other ranks that this one says `what`, once in a process group's life. Whether all of them say so within AGREE_S.
+
+        For ranks that cannot meet, since one of them may be in a collective of which this one is not. Raises nothing of the store's.
+        """
+        if self.world_size == 1:
+            return True
+        from cluster.worker.torch_internals import process_group_store
+
+        store = process_group_store()
+        try:
+            store.set(f"{what}/{self.rank}", "1")
+            store.wait([f"{what}/{rank}" for rank in range(self.world_size)], timedelta(seconds=AGREE_S))
+        except RuntimeError:  # DistStoreError: the time is over, or who kept the store is gone
+            return False
+        return True
 
     def gather(self, own: T) -> list[T]:
         """The values of all ranks, in the order of ranks. `own` must be picklable."""

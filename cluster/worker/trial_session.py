@@ -102,16 +102,14 @@ class TrialSession:
         evaluation_s = beside_window.evaluate(context, "before")
         steps = Steps(context)
         window = measure(context, steps, self.started_at + evaluation_s + context.aside_s)
-        began = time.monotonic()
-        products = beside_window.profile(context, steps, window)
-        traced_s = time.monotonic() - began
         if trains(context.workload):  # without training it would repeat "before"
             beside_window.evaluate(context, "after")
             beside_window.measure_communication(context, steps, window)
-        began = time.monotonic()
+        began = time.monotonic()  # traces come last: where one fails within a step, no other step can follow
+        products = beside_window.profile(context, steps, window)
         products = beside_window.launched_products(context, steps, window, products)
         add_rates(context, products, window, self.facts.get("locked_clocks_mhz"))  # last: it disturbs nothing that is measured
-        window["trace_seconds"] = traced_s + time.monotonic() - began if context.parameters.profile_steps else None
+        window["trace_seconds"] = time.monotonic() - began if context.parameters.profile_steps else None
         beside_window.record_window(context, window)
 
     def _probe(self, context: SessionContext, known: dict[int, max_batch.Answer] | None) -> None:

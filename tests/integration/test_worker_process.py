@@ -124,6 +124,20 @@ def test_a_rank_out_of_device_memory_explains_the_trial(tmp_path: Path, trial_te
     assert result.reason is not None and result.reason.startswith("rank 1: CUDA out of memory")
 
 
+def test_ranks_that_all_run_out_of_memory_in_a_traced_step_take_no_measurement_away(tmp_path: Path, trial_template: Template) -> None:
+    """The trial was measured before, and no rank is left waiting for another."""
+    folder = tmp_path / "traced"
+    last = BASE["warmup_steps"] + BASE["steps"]
+    fault = {"fault": "device_oom", "fault_rank": -1, "fault_step": last + 2, "marker_dir": str(tmp_path)}
+    result = finish(folder, start(folder, "faulty", template=trial_template, devices=2, communication_steps=0, profile_steps=2, **fault))
+    assert (tmp_path / "fault-fired").read_text().count(f"device_oom at step {last + 2}, ") == 2
+    assert result.outcome is Outcome.OK and result.summary["throughput"] > 0
+    journal = read_journal(folder / "journal.jsonl")
+    assert [note["text"].partition(" (")[0] for note in journal.notes if "traced" in note["text"]] == [
+        "no steps were traced: OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+    ]
+
+
 def test_sigterm_publishes_cancelled(tmp_path: Path, trial_template: Template) -> None:
     folder = tmp_path / "term"
     process = start(folder, "faulty", template=trial_template, fault="hang", marker_dir=str(tmp_path))

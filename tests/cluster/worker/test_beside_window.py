@@ -62,12 +62,44 @@ def test_a_trace_that_fails_takes_no_measurement_away(setting: Setting, monkeypa
     assert [note["text"] for note in setting.world.of("note")] == ["no steps were traced: OutOfMemoryError: CUDA out of memory"]
 
 
-def test_on_several_ranks_it_ends_the_trial_since_another_may_wait(
+@pytest.mark.parametrize("rank", [0, 1])
+def test_so_it_is_on_several_ranks_if_all_of_them_fail(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, two_ranks: None, rank: int
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(profile, "trace", no_memory)
+    monkeypatch.setattr(Ranks, "all_say", lambda self, what: said.append(what) or True)
+    setting.run(Ranks(rank, 2, rank, 2), devices=2, profile_steps=2, evaluate=False)
+    assert said == ["the trace failed"]
+    if rank == 0:
+        assert "profile" not in setting.world.of("window")[0]
+        assert [note["text"] for note in setting.world.of("note")] == ["no steps were traced: OutOfMemoryError: CUDA out of memory"]
+
+
+def test_one_rank_that_fails_in_a_step_ends_the_trial_since_another_may_wait_for_it(
     setting: Setting, monkeypatch: pytest.MonkeyPatch, two_ranks: None
 ) -> None:
     monkeypatch.setattr(profile, "trace", no_memory)
+    monkeypatch.setattr(Ranks, "all_say", lambda self, what: False)
     with pytest.raises(torch.OutOfMemoryError):
         setting.run(Ranks(0, 2, 0, 2), devices=2, profile_steps=2, evaluate=False)
+
+
+def test_a_rank_that_cannot_write_its_trace_keeps_no_other_waiting(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, two_ranks: None
+) -> None:
+    """Its steps were run, so the others wait for what it tells alone."""
+
+    @contextmanager
+    def full(path: Path) -> Iterator[None]:
+        yield
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(profile, "trace", full)
+    monkeypatch.setattr(Ranks, "all_say", lambda self, what: pytest.fail("it asks nobody"))
+    window = setting.run(Ranks(0, 2, 0, 2), devices=2, profile_steps=2, evaluate=False)
+    assert "profile" not in window and window["last_measured_step"] == 3 + STEPS
+    assert [note["text"] for note in setting.world.of("note")] == ["no steps were traced: OSError: [Errno 28] No space left on device"]
 
 
 PARTS = {name: float(at) for at, name in enumerate(StepParts.__dataclass_fields__, 1)} | {"steps": 3}
@@ -277,12 +309,12 @@ def test_the_first_so_many_repeats_are_traced(
     assert len(setting.train_step.steps) == 3 + STEPS + (4 if traced else 0)
 
 
-@pytest.mark.parametrize(("steps", "seconds"), [(4, (5.0 - 0.0) + (10.0 - 7.0)), (0, None)])
+@pytest.mark.parametrize(("steps", "seconds"), [(4, 10.0 - 7.0), (0, None)])
 def test_what_trace_and_rates_took_is_told(setting: Setting, monkeypatch: pytest.MonkeyPatch, steps: int, seconds: float | None) -> None:
     monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
     monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({"where": "device"}, StepParts(**PARTS)))
     session = setting.session(profile_steps=steps, evaluate=False)
-    monkeypatch.setattr(trial_session, "time", SimpleNamespace(monotonic=iter((0.0, 5.0, 7.0, 10.0)).__next__))
+    monkeypatch.setattr(trial_session, "time", SimpleNamespace(monotonic=iter((7.0, 10.0)).__next__))
     session.run()
     assert setting.world.of("window")[0]["trace_seconds"] == seconds
 
@@ -303,7 +335,8 @@ def test_the_all_reduce_is_measured_on_steps_of_its_own(setting: Setting, monkey
     window = setting.run(Ranks(0, 2, 0, 2), devices=2, communication_steps=4, profile_steps=2)
     assert window["communication"] == {"found": 1}
     assert setting.world.after("measured apart")[:3] == ["barrier", "synchronize", "begin"]
-    assert [timing.step for timing in kept] == [12, 13] and len(setting.world.of("step")) == 9
+    assert [timing.step for timing in kept] == [10, 11] and len(setting.world.of("step")) == 9
+    assert setting.train_step.steps[-2:] == [12, 13], "traces come last: nothing runs steps after one that may have failed within one"
     setting.train_step.steps = []
     setting.run(Ranks(0, 2, 0, 2), devices=2, communication_steps=0)
     assert setting.train_step.steps == list(range(1, 10))

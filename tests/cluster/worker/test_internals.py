@@ -21,7 +21,7 @@ from ray.train.v2._internal.execution.local_mode import torch as local_mode
 from ray.train.v2.api import data_parallel_trainer
 from torch import nn
 
-from cluster.worker import main, outcome, ray_train, torch_internals
+from cluster.worker import main, outcome, rank_group, ray_train, torch_internals
 from cluster.worker.rank_group import Ranks
 from tests.contracts import make_trial
 
@@ -174,6 +174,18 @@ def test_ranks_agree_through_the_store_that_their_process_group_was_formed_with(
     finally:
         torch.distributed.destroy_process_group()
     assert Ranks().as_rank_0_says("anything", 5) == 5, "alone it asks nobody"
+
+
+def test_ranks_that_cannot_meet_learn_whether_all_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank_group, "AGREE_S", 0.05)
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        assert Ranks(0, 2).all_say("it failed") is False, "the other has not said so in time"
+        assert Ranks(1, 2).all_say("it failed") is True
+        assert Ranks(1, 2).all_say("something else") is False
+    finally:
+        torch.distributed.destroy_process_group()
+    assert Ranks().all_say("anything") is True, "alone it asks nobody"
 
 
 def test_cache_keys_are_computed_of_what_is_imported_and_one_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

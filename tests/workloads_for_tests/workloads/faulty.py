@@ -43,7 +43,7 @@ class Parameters(synthetic.Parameters):
         "slow",  # every step from fault_step on takes step_sleep_s longer
     ] = "none"
     fault_step: int = Field(3, ge=1)
-    fault_rank: int = Field(0, ge=0)
+    fault_rank: int = Field(0, ge=-1, description="-1: on every rank")
     fault_times: int = Field(1_000_000, ge=1, description="1: only the first attempt fails; needs marker_dir")
     marker_dir: str | None = Field(None, description="folder that outlives the attempt")
     step_sleep_s: float = Field(0.0, ge=0, le=10, description="added to every step")
@@ -74,7 +74,7 @@ class Faulty(synthetic.Synthetic):
         due = self.step == self.parameters.fault_step or (self.parameters.fault == "slow" and self.step > self.parameters.fault_step)
         if self.parameters.step_sleep_s and (self.parameters.fault != "slow" or due):
             time.sleep(self.parameters.step_sleep_s)
-        if due and self.context.rank == self.parameters.fault_rank and self._fires():
+        if due and self.parameters.fault_rank in (-1, self.context.rank) and self._fires():
             return self._fail(loss)
         return loss
 
