@@ -7,7 +7,7 @@ Else its losses are compared with those of a reference, which learns the same in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from experiments.config.scalar_text import yaml_text
 from experiments.parameters import REFERENCE, REFERENCE_SEEDS, REFERENCES, SAME_MATHEMATICS, as_reference, numerics_of
 from experiments.stats.loss_parity import Parity, ParityStatus, loss_parity
+from experiments.trial import Outcome
 from tasks.analysis.cell import Cell
 from tasks.analysis.parity_note import parity_note
 
@@ -34,7 +35,13 @@ class _Arm:
 
     @cached_property
     def curves(self) -> dict[int, NDArray[np.float64]]:
-        return _curves(self.cells)
+        """As a reference has them: of trainings that came to their end."""
+        return _curves(self.cells, Outcome.OK)
+
+    @cached_property
+    def diverged(self) -> set[int]:
+        """Seeds of which a training diverged."""
+        return {*_curves(self.cells, Outcome.DIVERGED)}
 
     @property
     def trains(self) -> bool:
@@ -165,23 +172,30 @@ def _hashable(value: Any) -> Any:
 
 
 def _compared(cells: Sequence[Cell], arm: _Arm, reference: _Arm) -> Parity:
-    ours, theirs = _curves(cells), reference.curves
+    ours, theirs = _curves(cells, Outcome.OK, Outcome.DIVERGED), reference.curves
+    ours = {seed: curve for seed, curve in ours.items() if seed in theirs or seed not in reference.diverged}
     if not ours or not theirs:
         whose = "its" if not ours else "its reference's"
         return Parity(ParityStatus.UNPROVEN, f"{whose} trials give no loss to compare")
     try:
-        return loss_parity(ours, theirs, trains=arm.trains)
+        found = loss_parity(ours, theirs, trains=arm.trains)
     except ValueError as error:
         return Parity(ParityStatus.UNPROVEN, str(error))
+    alone = [seed for seed, curve in sorted(ours.items()) if seed not in theirs and np.isinf(curve).any()]
+    if alone and found.status is not ParityStatus.STRUCK:
+        why = f"its training of seed {alone[0]} diverged, and its reference has none of that seed"
+        return replace(found, status=ParityStatus.UNPROVEN, why=why)
+    return found
 
 
-def _curves(cells: Sequence[Cell]) -> dict[int, NDArray[np.float64]]:
-    """Losses by seed: the mean of trials of equal seed, over the steps that they have in common. Without trials that have none.
+def _curves(cells: Sequence[Cell], *outcomes: Outcome) -> dict[int, NDArray[np.float64]]:
+    """Losses by seed, of trials with these outcomes: the mean of those of equal seed, over the steps that they have in common; of one that
+    diverged the last is infinite. Without trials that have none.
 
     With those that other work disturbed: it changes a trial's times and not its losses.
     """
     found: dict[int, list[NDArray[np.float64]]] = {}
-    for row in (row for cell in cells for row in cell.rows if row.outcome == "ok"):
+    for row in (row for cell in cells for row in cell.rows if row.outcome in outcomes):
         if not np.isnan(row.losses).all():
             found.setdefault(int(row.trial.parameters.get("seed", 0)), []).append(row.losses)
     return {seed: _mean(curves) for seed, curves in found.items()}

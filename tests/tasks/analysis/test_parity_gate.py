@@ -304,3 +304,44 @@ def test_references_serve_parity_alone() -> None:
 
 def _as_reference(one: TrialRow) -> TrialRow:
     return replace(one, trial=one.trial.model_copy(update={"reference": True}))
+
+
+def diverging(rows: list[TrialRow], *seeds: int, at: int = 60) -> list[TrialRow]:
+    """The rows, of which the trainings of these seeds end at a step whose loss is not finite."""
+
+    def ended(one: TrialRow) -> TrialRow:
+        losses = one.losses[:at].copy()
+        losses[-1] = math.inf
+        assert one.result is not None
+        result = one.result.model_copy(update={"outcome": Outcome.DIVERGED, "reason": f"the loss was nan at step {at}"})
+        return replace(one, result=result, summary={}, losses=losses)
+
+    return [ended(one) if one.trial.parameters["seed"] in seeds else one for one in rows]
+
+
+@pytest.mark.parametrize("seeds", [(3,), (3, 4, 5), (0,)])
+def test_a_training_that_diverges_where_its_reference_does_not_strikes_the_cell_however_many_others_are_equal(
+    seeds: tuple[int, ...],
+) -> None:
+    six = range(6)
+    low = diverging(cell("low", precision="bf16", seeds=six), *seeds)
+    cells = gate(cell("base", precision="fp32", seeds=six), low)
+    assert status(cells["low"]) == "struck" and not cells["low"].claimed and len(cells["low"].measured) == 6 - len(seeds)
+    assert cells["low"].parity is not None and cells["low"].parity.left_at == 60
+
+
+def test_where_the_reference_diverges_as_well_the_other_seeds_tell() -> None:
+    six = range(6)
+    cells = gate(diverging(cell("base", precision="fp32", seeds=six), 3), diverging(cell("low", precision="bf16", seeds=six), 3))
+    assert status(cells["low"]) == "proven" and "5 of 5 seeds" in str(cells["low"].parity_note)
+
+
+def test_a_divergence_of_a_seed_that_the_reference_has_not_proves_nothing() -> None:
+    cells = gate(cell("base", precision="fp32", seeds=THREE), diverging(cell("low", precision="bf16", seeds=range(4)), 3))
+    why = "its training of seed 3 diverged, and its reference has none of that seed"
+    assert status(cells["low"]) == "unproven" and why in str(cells["low"].parity_note) and not cells["low"].claimed
+
+
+def test_a_cell_with_more_seeds_than_its_baseline_of_equal_precision_is_no_reference_to_itself() -> None:
+    cells = gate(cell("base", precision="fp32", compile="none"), cell("other", precision="fp32", compile="layer", seeds=THREE))
+    assert status(cells["other"]) == "unproven" and not cells["other"].claimed and not cells["other"].reference
