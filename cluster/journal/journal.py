@@ -135,7 +135,7 @@ class JournalWriter:
         self._file = open(path, "r+b" if path.exists() else "w+b")  # noqa: SIM115 - lives as long as the writer
         self._file.truncate(whole)
         self._file.seek(whole)
-        self._queue: list[Record] = []
+        self._queue: list[bytes] = []  # records as JSON
         self._lock = threading.Lock()  # queue
         self._disk = threading.Lock()  # file and checksum
         self._error: OSError | None = None
@@ -149,11 +149,15 @@ class JournalWriter:
         self._thread.start()
 
     def append(self, kind: str, t: float | None = None, **fields: Any) -> None:
-        """Queue one record. `t` is when it happened (Unix time, s), by default now. Raises OSError after a failed write."""
+        """Queue one record. `t` is when it happened (Unix time, s), by default now.
+
+        Raises OSError after a failed write, and TypeError or ValueError for a value that JSON has not: here, where its caller hears of it.
+        """
         if self._error:
             raise self._error
+        body = to_json({"kind": kind, "t": time.time() if t is None else t, **fields})
         with self._lock:
-            self._queue.append({"kind": kind, "t": time.time() if t is None else t, **fields})
+            self._queue.append(body)
 
     def flush(self) -> None:
         """Write the queued records and fsync the file. Raises OSError."""
@@ -161,14 +165,13 @@ class JournalWriter:
             if self._error:
                 raise self._error
             with self._lock:
-                records, self._queue = self._queue, []
-            if records:
-                self._write(records)
+                bodies, self._queue = self._queue, []
+            if bodies:
+                self._write(bodies)
 
-    def _write(self, records: Iterable[Record]) -> None:
+    def _write(self, bodies: Iterable[bytes]) -> None:
         lines = []
-        for record in records:
-            body = to_json(record)
+        for body in bodies:
             line, self._crc = _wrap(body, self._crc)
             self._section.add(body)
             lines.append(line)
@@ -189,9 +192,8 @@ class JournalWriter:
         try:
             self.flush()
             with self._disk:
-                self._write(
-                    [{"kind": "close", "t": time.time(), "records": self._section.records, "checksum": f"{self._section.checksum:08x}"}]
-                )
+                mark = {"records": self._section.records, "checksum": f"{self._section.checksum:08x}"}
+                self._write([to_json({"kind": "close", "t": time.time(), **mark})])
         finally:
             try:
                 self._file.close()

@@ -85,19 +85,20 @@ class JournalMirror:
 
 
 class SegmentReader:
-    """Reads one attempt's segments in order. `poll()` returns the records of new segments."""
+    """Reads one attempt's segments in order. `poll()` returns the records of new segments, each once, also where a call between failed."""
 
     def __init__(self, storage: Storage, attempt: int) -> None:
         self.storage, self.attempt = storage, attempt
         self._part = self._number = self._crc = 0
+        self._found: list[Record] = []  # read, and not returned yet
 
     def poll(self) -> list[Record]:
         """New records. Raises StorageError, and JournalError for a segment that was changed after it was written."""
-        records: list[Record] = []
         while True:
             while (text := self._get(self._part, self._number)) is not None:
-                records += self._read(text)
+                self._found += self._read(text)
             if self._get(self._part + 1, 0) is None:
+                records, self._found = self._found, []
                 return records
             if self._get(self._part, self._number) is None:  # the part was whole before the next began
                 self._part, self._number, self._crc = self._part + 1, 0, 0
@@ -132,14 +133,18 @@ class JournalCopy:
         self._crc = 0
 
     def fetch(self) -> None:
-        """Append the new records. Raises StorageError, JournalError."""
+        """Append the new records. Raises StorageError, JournalError, and OSError of a full disk; the next call then goes on."""
         if self._copied is None:
             self._copied = self._count_copied()
         records = self._reader.poll()
         skipped = min(self._copied, len(records))
         self._copied -= skipped
         if new := records[skipped:]:
-            self._append(new)
+            try:
+                self._append(new)
+            except OSError:  # some of them may be in the file: count them when it can be read
+                self._reader, self._copied = SegmentReader(self._reader.storage, self._attempt), None
+                raise
 
     def _count_copied(self) -> int:
         """Number of lines of this attempt in the file. Cuts off an incomplete last line, which a killed writer leaves."""

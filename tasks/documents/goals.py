@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,6 +95,11 @@ class Near:
         """Of the cell that has fewer."""
         return min(len(cell.measured) for cell in (self.cell, self.over) if cell is not None)
 
+    @property
+    def disturbed(self) -> bool:
+        """Whether other work disturbed every trial of it, or of what it is over."""
+        return any(cell.disturbed for cell in (self.cell, self.over) if cell is not None)
+
 
 def read_goals(path: Path = PATH) -> Sequence[Goal]:
     """Raises ConfigError, OSError."""
@@ -108,12 +114,12 @@ def goals_table(goals: Sequence[Goal], pages: Sequence[Page], heads: Mapping[Pat
 
 
 def nearest(goal: Goal, found: Iterable[Near]) -> Near | None:
-    """The one with the best value, of those with three trials where there are such; of ratios, of those whose cells differ in the least.
-    None of none."""
+    """The one with the best value, of those with a trial that nothing disturbed and of those with three trials where there are such; of
+    ratios, of those whose cells differ in the least. None of none."""
     higher = goal.metric is None or metric_of(goal.metric).higher_is_better
     return max(
         found,
-        key=lambda one: (min(one.trials, ENOUGH), -len(one.differs), one.value if higher else -one.value),
+        key=lambda one: (not one.disturbed, min(one.trials, ENOUGH), -len(one.differs), one.value if higher else -one.value),
         default=None,
     )
 
@@ -215,6 +221,8 @@ def how_far(goal: Goal, near: Near) -> str:
     said, loss = _standing(goal, near), of_the_loss(near)
     parts = [said, "" if _interval_of(goal, near) is not None else "by the mean", "on another card" if _elsewhere(goal, near) else ""]
     claim = ", so not claimed" if _unclaimed(goal, near) else ""
+    if near.disturbed:
+        parts.append("other work disturbed every trial of it, so not claimed")
     return "; ".join(filter(None, [", ".join(filter(None, parts)), f"{loss}{claim}"]))
 
 
@@ -228,7 +236,9 @@ def _standing(goal: Goal, near: Near) -> str:
 
 
 def _interval_of(goal: Goal, near: Near) -> Estimate | None:
-    return near.cell.estimate if near.over is None and goal.metric == near.cell.metric.name else near.ratio
+    """None where there is none, as of single trials of which no past sweep tells how far they lie apart."""
+    own = near.cell.estimate if near.over is None and goal.metric == near.cell.metric.name else near.ratio
+    return own if own is not None and math.isfinite(own.se) else None
 
 
 def of_the_loss(near: Near) -> str:

@@ -65,8 +65,11 @@ class Recorder:
         self._sink.append("window", **fields)
 
     def evaluation(self, when: str, metrics: dict[str, float]) -> None:
-        """Record held-out metrics `before` or `after` training; a value that is not finite becomes None."""
-        self._sink.append("evaluation", when=when, metrics={k: v if math.isfinite(v) else None for k, v in metrics.items()})
+        """Record held-out metrics `before` or `after` training, numbers of any library; a value that is not finite becomes None."""
+        values = {name: float(value) for name, value in metrics.items()}
+        self._sink.append(
+            "evaluation", when=when, metrics={name: value if math.isfinite(value) else None for name, value in values.items()}
+        )
 
     def end(self, ending: Termination) -> None:
         """Record how the attempt ended."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import stat
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cluster.journal import journal as module
@@ -140,6 +142,18 @@ def test_a_full_disk_is_an_error_and_not_a_silence(tmp_path: Path, monkeypatch: 
     with pytest.raises(OSError, match="No space left"):
         journal.close()
     assert not journal._thread.is_alive()
+
+
+@pytest.mark.parametrize("value", [np.float32(0.5), {"a": math.nan}, {1, 2}, Path("x")])
+def test_what_json_has_not_is_refused_where_it_is_written_and_takes_nothing_with_it(tmp_path: Path, value: Any) -> None:
+    path = tmp_path / "journal.jsonl"
+    with JournalWriter(path, 1, interval=600) as journal:
+        journal.append("step", step=1)
+        with pytest.raises((TypeError, ValueError)):
+            journal.append("evaluation", when="before", metrics={"accuracy": value})
+        journal.append("step", step=2)
+    read = read_journal(path)
+    assert [step["step"] for step in read.steps] == [1, 2] and read.mark is not None and read.mark.closed
 
 
 def test_publish_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -246,6 +246,52 @@ def test_a_reader_takes_each_segment_once_and_names_one_that_is_not_as_written()
         reader.poll()
 
 
+def segments(count: int) -> dict[str, bytes]:
+    """An attempt's journal of `count` steps, a segment for each record."""
+    objects, crc = {}, 0
+    records = [{"kind": "attempt", "attempt": 1, "t": 1.0}, *({"kind": "step", "step": number} for number in range(1, count + 1))]
+    for number, record in enumerate(records):
+        objects[journal_segment(1, 0, number)], crc = lines(record, crc=crc)
+    return objects
+
+
+def test_what_was_read_before_the_storage_failed_is_handed_over_by_the_next_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, copied, failures = Memory(), tmp_path / "journal.jsonl", [journal_segment(1, 0, 3)]
+    memory.objects = segments(4)
+
+    def fail_once(name: str) -> None:
+        if name in failures:
+            failures.remove(name)
+            raise StorageError("a blip")
+
+    monkeypatch.setattr(memory, "before_get", fail_once)
+    copy = JournalCopy(copied, memory, 1)
+    with pytest.raises(StorageError, match="a blip"):
+        copy.fetch()
+    copy.fetch()
+    assert [step["step"] for step in read_journal(copied).steps] == [1, 2, 3, 4] and failures == []
+
+
+def test_what_could_not_be_written_is_copied_by_the_next_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk was full after half a line."""
+    memory, copied = Memory(), tmp_path / "journal.jsonl"
+    memory.objects = segments(4)
+    whole = b"".join(memory.objects.values())
+    copy = JournalCopy(copied, memory, 1)
+
+    def full(descriptor: int) -> None:
+        os.truncate(descriptor, len(whole) // 2)
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            copy.fetch()
+    assert copied.read_bytes() == whole[: len(whole) // 2]
+    copy.fetch()
+    assert copied.read_bytes() == whole
+
+
 def test_a_copy_is_on_the_disk_before_fetch_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory, copied, synced = Memory(), tmp_path / "flow" / "journal.jsonl", []
     memory.objects[journal_segment(1, 0, 0)] = lines({"kind": "attempt", "attempt": 1, "t": 1.0})[0]

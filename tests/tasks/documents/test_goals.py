@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +21,7 @@ from experiments.stats.loss_parity import ParityStatus
 from tasks.analysis.waterfall import Waterfall
 from tasks.documents import goals
 from tasks.documents.finding import head_of
-from tasks.documents.goals import Goal, Near, goals_table, how_far, read_goals, where_the_peak_went
+from tasks.documents.goals import Goal, Near, goals_table, how_far, nearest, read_goals, where_the_peak_went
 from tasks.documents.published import Page, pages_in
 from tasks.report.model import Report
 from tasks.report.publish import publish
@@ -189,12 +190,19 @@ def test_of_two_whose_intervals_overlap_the_one_with_a_proven_loss_is_told(
 
 
 def near(
-    metric: str = "throughput", parity: ParityStatus | None = None, reference: str = "", over: Near | None = None, **ends: float
+    metric: str = "throughput",
+    parity: ParityStatus | None = None,
+    reference: str = "",
+    over: Near | None = None,
+    disturbed: str | None = None,
+    **ends: float,
 ) -> Near:
     """A cell with this interval of its metric, or of its ratio `over` another one."""
-    estimate = SimpleNamespace(value=1.0, **ends) if ends else None
+    estimate = SimpleNamespace(**{"value": 1.0, "se": 0.1, **ends}) if ends else None
     told = None if parity is None else SimpleNamespace(status=parity)
-    cell: Any = SimpleNamespace(metric=metric_of(metric), estimate=estimate, parity=told, reference=reference, measured=[])
+    cell: Any = SimpleNamespace(
+        metric=metric_of(metric), estimate=estimate, parity=told, reference=reference, measured=[], disturbed=disturbed
+    )
     nothing: Any = None
     return Near(nothing, nothing, cell, 1.0, over.cell if over else None, estimate if over else None)  # type: ignore[arg-type]
 
@@ -234,6 +242,19 @@ def test_what_was_not_shown_of_its_loss_is_said(parity: ParityStatus | None, ref
     assert how_far(goal, short) == said.replace("beyond", "short of").replace(", so not claimed", ""), (
         "nor is it left out where nothing is claimed"
     )
+
+
+def test_a_cell_without_an_interval_is_held_against_the_goal_by_its_mean_also_where_its_error_is_infinite() -> None:
+    goal = Goal.model_validate({"what": "x", "suite": "s", "where": {}, "source": "y", "metric": "throughput", "goal": 0.9})
+    assert how_far(goal, near(parity=ParityStatus.PROVEN, low=0.0, high=math.inf, se=math.inf)) == "beyond it, by the mean"
+
+
+def test_of_a_cell_whose_every_trial_was_disturbed_nothing_is_claimed_and_another_is_told_instead() -> None:
+    goal = Goal.model_validate({"what": "x", "suite": "s", "where": {}, "source": "y", "metric": "throughput", "goal": 0.9})
+    disturbed = near(parity=ParityStatus.PROVEN, disturbed="other processes used 60 % of all cores", low=0.95, high=1.05)
+    assert how_far(goal, disturbed) == "beyond it, other work disturbed every trial of it, so not claimed"
+    slower = replace(near(parity=ParityStatus.PROVEN, low=0.4, high=0.6), value=0.5)
+    assert nearest(goal, [disturbed, slower]) is slower
 
 
 @pytest.mark.parametrize(

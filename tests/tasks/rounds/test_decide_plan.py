@@ -14,6 +14,7 @@ from tasks.analysis.results import Sweep
 from tasks.analysis.trial_row import TrialRow
 from tasks.rounds import decide_plan
 from tasks.rounds.decide_plan import decide_note, one_more_round
+from tasks.sweep.cut import cut
 from tasks.sweep.store import DecideSettings, Plan, SweepStore
 from tests.tasks.plan_support import make_plan, make_result, make_suite, make_trial
 
@@ -85,6 +86,21 @@ def test_a_whole_round_fits_or_none_starts_and_the_last_look_spends_the_rest(mon
     machine = Machine(monkeypatch, CLEAR, budget_s=89.9)
     assert len(machine.to_the_end()) == 2
     assert machine.plan.decide is not None and machine.plan.decide.looks == [], "no look before `least`"
+
+
+def test_a_round_that_was_looked_at_and_cut_as_lost_is_run_again_and_its_look_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `sweep publish` leaves a sweep whose last round the infrastructure ended."""
+    machine = Machine(monkeypatch, {1: CLEAR[1], 3: CLEAR[3]}, most=6, budget_s=110.0)
+    machine.by_round = {(1, 5): Outcome.INFRA, (3, 5): Outcome.INFRA}
+    machine.to_the_end()
+    lost = [trial for trial in machine.plan.trials if trial.repeat == 5]
+    states = {key: result.outcome for key, result in machine.results.items()}
+    monkeypatch.setattr(machine.store, "states", lambda plan: states)
+    machine.plan = cut(machine.store, machine.plan, lost=True)
+    assert machine.plan.decide is not None and machine.plan.decide.looks[-1].round == 5 and machine.plan.last_round == 4
+    more = one_more_round(machine.store, machine.plan, 0.0)
+    assert more is not None and more.decide is not None and more.decide.looks == machine.plan.decide.looks
+    assert {trial.key for trial in more.trials if trial.repeat == 5} == {trial.key for trial in lost} and more.cut == []
 
 
 def test_without_until_decided_all_cells_run_and_there_is_one_look(monkeypatch: pytest.MonkeyPatch) -> None:

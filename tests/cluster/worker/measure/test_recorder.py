@@ -7,7 +7,9 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from cluster.devices.clock import StepTiming
 from cluster.worker.measure import recorder as module
@@ -45,7 +47,7 @@ def test_every_record_has_its_kind_and_its_fields(monkeypatch: pytest.MonkeyPatc
     recorder.environment({"host": "h", "threads": None})
     recorder.note("said")
     recorder.window({"wall_s": 2.0})
-    recorder.evaluation("before", {"loss": 1.5, "recall": math.nan, "rank": -math.inf})
+    recorder.evaluation("before", {"loss": np.float32(1.5), "recall": torch.tensor(math.nan), "rank": -math.inf})
     recorder.end(Termination(Outcome.CRASHED, "why", "a traceback"))
     assert sink.records == [
         {"kind": "phase", "t": None, "name": "measure"},
