@@ -2,9 +2,9 @@
 
 The next candidate follows from the answers so far (`next_size`), by a linear model of the memory in use. A probe process tries further
 sizes, with all of its ranks, as long as they fit. That a size does not fit only a process that tries it first can tell: what earlier sizes
-left in the allocator may be why (FLAVA 2.7b, sharded and checkpointed, on two H200s: 330 samples after 89 took 95.5 % of the memory, 336 in
-a fresh process 68.1 %). So such a size ends its process, and the next one begins with it. It gets all earlier answers on its command line.
-Where an earlier trial of the cell has searched, the size that it found is tried alone (kept_sizes.py).
+left in the allocator may be why (FLAVA 2.7b, sharded and checkpointed, on two H200s: 342 samples after 336 did not fit, and in another
+search 461 did, after 552, 536, 436 and 486). So such a size ends its process, and the next one begins with it. It gets all earlier answers
+on its command line. Where an earlier trial of the cell has searched, the size that it found is tried alone (kept_sizes.py).
 """
 
 from __future__ import annotations

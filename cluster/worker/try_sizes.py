@@ -8,11 +8,15 @@ from typing import Any
 from cluster.worker import max_batch
 from cluster.worker.measured_window import Steps, unrecorded
 from cluster.worker.set_up import SessionContext
+from cluster.worker.train.step_graph import LAUNCHED
 
 
 def try_sizes(context: SessionContext, steps: Steps, window: Mapping[str, Any], known: dict[int, max_batch.Answer] | None) -> None:
-    """Record the memory use of the size that just ran, then run the same number of steps with further sizes and record theirs, until one
-    does not fit: a fresh process has to say that (max_batch.py).
+    """Run the size that just ran once more, from its first batch, and record the memory that it took; then likewise further sizes, once
+    each, until one does not fit: a fresh process has to say that (max_batch.py).
+
+    Once more, since the optimiser's states come to be in the first steps: what needs most memory may have been before them, such as
+    FLAVA's pairs. With `cuda_graph` as often as it takes until the graph of each shape is recorded.
 
     `known`: the answers so far, which say what is tried next; None: nothing is. The window record holds all of them. Every rank computes
     the same answers, so all ranks try the same sizes.
@@ -20,6 +24,10 @@ def try_sizes(context: SessionContext, steps: Steps, window: Mapping[str, Any], 
     parameters, device = context.parameters, context.device
     first = size = int(window["batch_size"])
     told = dict(known or {})
+    if device.free_share_at_peak() is None:
+        return
+    for _ in range(LAUNCHED if parameters.cuda_graph else 1):
+        _run_from_the_first(context, steps)
     while (used := _used_share(context)) is not None:
         answer = max_batch.answer_for(used)
         if size != first and not answer.fits:
@@ -32,17 +40,24 @@ def try_sizes(context: SessionContext, steps: Steps, window: Mapping[str, Any], 
         size = following
         steps.stop()
         device.release_memory()
-        workload = context.train_step.workload = context.resized(size)
-        steps.restart(workload)
-        steps.clock.begin()
-        steps.run(range(1, parameters.warmup_steps + parameters.steps + 1), unrecorded)
-        device.synchronize()
+        context.train_step.workload = context.resized(size)
+        _run_from_the_first(context, steps)
+
+
+def _run_from_the_first(context: SessionContext, steps: Steps) -> None:
+    """As many steps as the trial has, from the first batch of the workload that the train step has now."""
+    steps.stop()
+    steps.restart(context.workload)
+    steps.clock.begin()
+    steps.run(range(1, context.parameters.warmup_steps + context.parameters.steps + 1), unrecorded)
+    context.device.synchronize()
 
 
 def _can_resize(context: SessionContext) -> bool:
-    """Whether another batch size can run in this process at no more than what is left in the allocator: no graph was recorded for a
-    shape."""
-    return context.device.releases_memory and context.parameters.compile == "none" and not context.parameters.hpu_graphs
+    """Whether another batch size can run in this process beside what is left in the allocator: nothing was recorded for a shape."""
+    parameters = context.parameters
+    recorded = parameters.compile != "none" or parameters.cuda_graph or parameters.hpu_graphs
+    return context.device.releases_memory and not recorded
 
 
 def _used_share(context: SessionContext) -> float | None:

@@ -14,12 +14,14 @@ from cluster.devices.cpu import Cpu
 from cluster.journal.journal import JournalWriter, read_journal
 from cluster.kept_files import KEPT
 from cluster.worker import main, max_batch
-from cluster.worker.kept_sizes import SIZES, read_sizes
+from cluster.worker.kept_sizes import SIZES, about_of, read_sizes
 from cluster.worker.max_batch import PROBE_HEADROOM, RESOLUTION, Answer, SearchResult, decode, predict, search
 from cluster.worker.measure.recorder import Recorder
 from cluster.worker.outcome import Termination, TrialEnded, classify
 from cluster.worker.rank_group import Ranks
+from cluster.worker.train.train_step import TrainStep
 from cluster.worker.trial_session import TrialSession
+from cluster.worker.try_sizes import try_sizes
 from experiments.trial import Outcome, Trial
 from tests.contracts import make_trial
 
@@ -104,6 +106,33 @@ def test_not_even_one_sample() -> None:
 @pytest.mark.parametrize("used", [None, 1e-9])
 def test_the_search_stops_at_its_limit(used: float | None) -> None:
     assert search(lambda size: Answer(True, used and used * size), limit=64) == (64, None)
+
+
+def test_no_size_is_much_larger_than_one_that_fits() -> None:
+    tried: list[int] = []
+
+    def probe(size: int) -> Answer:
+        tried.append(size)
+        return Answer(True, 0.1 + size * 1e-9)
+
+    assert search(probe) == (65_536, None)
+    assert tried == [1, 8, 512, 32_768, 65_536]
+
+
+def test_what_was_found_holds_on_the_same_device_with_the_same_allocator_packages_and_code_alone() -> None:
+    environment = {"device_name": "x", "alloc_conf": "expandable_segments:True", "packages": "aa", "host_id": "h"}
+    about = about_of(environment, "c0de")
+    assert about == about_of({**environment, "host_id": "another"}, "c0de")
+    for name in ("device_name", "alloc_conf", "packages"):
+        assert about_of({**environment, name: "other"}, "c0de") != about, name
+    assert about_of(environment, "0ther") != about
+
+
+def test_a_probe_neither_evaluates_nor_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found_on(tmp_path, monkeypatch, Pretended, evaluate=True, profile_steps=3)
+    for command in Here.commands:
+        parameters = Trial.model_validate_json(Path(command[command.index("--trial") + 1]).read_text()).parameters
+        assert (parameters["evaluate"], parameters["profile_steps"]) == (False, 0)
 
 
 def test_the_line_is_drawn_through_sizes_that_are_apart() -> None:
@@ -217,6 +246,56 @@ def test_that_a_size_does_not_fit_only_a_process_tells_that_tried_it_first(
     assert not any("in pieces" in note for note in notes), "what the sizes before left is no reason"
     tried = [note.split()[2] for note in notes if note.startswith("batch size ")]
     assert len(tried) == len(set(tried)), "each size has one answer"
+
+
+def test_every_batch_of_a_probe_is_run_with_the_optimisers_states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of FLAVA's kinds the one that needs most memory may come first, when there are no states yet."""
+    seen = list[tuple[float, bool]]()
+    compute = TrainStep.forward_backward
+
+    def watched(self: TrainStep, *batches: Any) -> Any:
+        seen.append((float(batches[0]["vectors"].sum()), bool(self.optimizer.state)))
+        return compute(self, *batches)
+
+    monkeypatch.setattr(TrainStep, "forward_backward", watched)
+    found_on(tmp_path, monkeypatch, Pretended)
+    steps = max_batch.PROBE_WARMUP + max_batch.PROBE_STEPS
+    first, again, further = (seen[at * steps : (at + 1) * steps] for at in range(3))
+    assert [states for _, states in first] == [False, *[True] * (steps - 1)]
+    assert again == [(batch, True) for batch, _ in first] and len({batch for batch, _ in first}) == steps
+    assert all(states for _, states in further) and len(further) == steps
+
+
+@pytest.mark.parametrize(
+    ("parameters", "passes", "resized"),
+    [({}, 1, True), ({"cuda_graph": True}, 2, False), ({"compile": "layer"}, 1, False), ({"hpu_graphs": True}, 1, False)],
+)
+def test_what_records_graphs_is_run_until_it_has_them_and_tries_no_other_size(
+    parameters: dict[str, Any], passes: int, resized: bool
+) -> None:
+    ran, windows = list[list[int]](), list[dict[str, Any]]()
+    told = {"compile": "none", "cuda_graph": False, "hpu_graphs": False, "warmup_steps": 2, "steps": 2, **parameters}
+    device = SimpleNamespace(
+        free_share_at_peak=lambda: 0.5, releases_memory=True, release_memory=lambda: None, synchronize=lambda: None, torch_device=None
+    )
+    context: Any = SimpleNamespace(
+        parameters=SimpleNamespace(**told),
+        device=device,
+        ranks=Ranks(),
+        recorder=SimpleNamespace(window=windows.append),
+        train_step=SimpleNamespace(),
+        workload=None,
+        resized=lambda size: None,
+    )
+    steps: Any = SimpleNamespace(
+        stop=lambda: None,
+        restart=lambda workload: None,
+        clock=SimpleNamespace(begin=lambda: None),
+        run=lambda numbers, record: ran.append(list(numbers)),
+    )
+    try_sizes(context, steps, {"batch_size": 1}, {8: Answer(False)} if resized else {})
+    assert ran[:passes] == [[1, 2, 3, 4]] * passes and (len(ran) > passes) == resized
+    assert windows[0]["probes"]["1"] == [True, 0.5] and len(windows) == len(ran) - passes + 1
 
 
 def test_a_model_that_does_not_fit_at_all_is_a_result_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
