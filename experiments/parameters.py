@@ -12,6 +12,7 @@ from experiments.config.strict import Strict
 from experiments.precision import FUSED, LOW, SAYS, Precision, around
 
 BatchSize = Annotated[int, Field(ge=1, le=1_000_000)] | Literal["max"]
+MOST_SAMPLES = 65_536  # the largest batch on a device that the search for "max" tries
 CompileMode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
 CUDA_GRAPHS: frozenset[CompileMode] = frozenset({"reduce-overhead", "max-autotune"})  # modes in which torch.compile records CUDA graphs
 NOT_COMPILED: Mapping[str, Any] = {

@@ -27,9 +27,9 @@ from cluster.worker.kept_sizes import KeptSizes, about_of, keep_sizes, read_size
 from cluster.worker.outcome import TrialEnded
 from experiments.atomic_file import atomic_write
 from experiments.json_file import read_model
+from experiments.parameters import MOST_SAMPLES
 from experiments.trial import Outcome, Trial, TrialResult
 
-LIMIT = 65_536  # samples per device: the largest size tried
 RESOLUTION = 0.02  # the search ends once the gap is below this share of the size
 SECOND = 8  # the second size, if the device reports its memory use
 LEAP = 64  # largest ratio of the next size to the largest one that fits
@@ -56,7 +56,7 @@ class Answer(NamedTuple):
     reason: str | None = None
 
 
-def search(probe: Callable[[int], Answer], limit: int = LIMIT, room: float = 1.0) -> tuple[int, int | None]:
+def search(probe: Callable[[int], Answer], limit: int = MOST_SAMPLES, room: float = 1.0) -> tuple[int, int | None]:
     """(largest size that fits, smallest size that does not). 0: not even one sample fits. None: no size up to `limit` was too large.
 
     A step's memory grows linearly with the batch size, so two sizes predict the size that uses `room`, the share of memory allowed. The
@@ -182,7 +182,7 @@ class _Search:
         if self._code:
             answers = {size: answer[:2] for size, answer in known.items()}
             keep_sizes(self._trial.cell, KeptSizes(about=about, answers=answers), self._say)
-        edge = "no larger one was tried" if bad is None else f"{bad} does not"
+        edge = f"the most that the search tries ({MOST_SAMPLES})" if bad is None else f"{bad} does not"
         tried = ", ".join(f"{size} {'fits' if answer.fits else 'does not'}" for size, answer in known.items())
         return SearchResult(
             good,

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from experiments.config.scalar_text import table_text
 from experiments.metrics import Kind, Metric, Scale
+from experiments.parameters import MOST_SAMPLES
 from experiments.spec.schema import Suite
 from experiments.stats.loss_parity import ParityStatus
 from experiments.stats.step_interval import TOO_SHORT
@@ -294,12 +295,14 @@ def table_cell(cell: Cell | None, *, shared_note: str | None = None, shared_why:
 
 
 def _largest_batch(cell: Cell) -> str:
-    """Which size the search of `batch_size: max` came to, of each device; of repeats that came to several the least and the most."""
+    """Which size the search of `batch_size: max` came to, of each device; of repeats that came to several the least and the most. That it
+    is where the search ends, and no limit of the device."""
     if cell.trial.parameters.get("batch_size") != "max":
         return ""
     sizes = sorted({int(size) for row in cell.measured if (size := row.summary.get("batch_size")) is not None})
     told = f"{sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else f"{sizes[0]}" if sizes else ""
-    return f"batch size max is {told} for each device" if told else ""
+    ends = ", the most that the search tries: a larger one may fit" if sizes and sizes[-1] >= MOST_SAMPLES else ""
+    return f"batch size max is {told} for each device{ends}" if told else ""
 
 
 def _of_rounds(cell: Cell) -> str:

@@ -25,6 +25,7 @@ from tasks.report.comparison_table import table_of_plan
 from tasks.report.continued import ran_again
 from tasks.report.filters import constant_labels
 from tasks.report.largest_fit import fit_sentence
+from tasks.report.method import method_of
 from tasks.report.missing import Missing, find_missing
 from tasks.report.next_step import NextStep, outlook_of
 from tasks.report.not_measured import not_measured
@@ -67,6 +68,7 @@ class Report:
     left_out: NextStep | None  # of a sweep with trials for which there was no time: with which time they are measured
     unfinished: NextStep | None  # of a sweep without an answer: the trials that are to do, or that crashed
     caution_groups: Sequence[CautionGroup]
+    method: str  # how intervals and verdicts come about
     cells: Sequence[Cell]
     sections: Sequence[Section]
 
@@ -187,6 +189,7 @@ def report_of(source: ReportSource, answers: list[Answer] | None = None, *, head
         left_out=outlook_of(sweep).more(0.0) if sweep.plan.cut and not emulated else None,
         unfinished=None if answers or emulated else _unfinished(source, cells),
         caution_groups=[] if head else _cautions(source),
+        method=method_of(cells[0].metric if cells and source.race is None else None, suite.report.minimum_effect),
         cells=cells,
         sections=[] if head else [section for make in SECTIONS if (section := make(source)) is not None],
     )

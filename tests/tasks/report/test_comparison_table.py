@@ -211,6 +211,8 @@ def test_the_largest_batch_is_told_with_its_cell() -> None:
 
     assert notes(199, 199) == ["batch size max is 199 for each device"]
     assert notes(203, 199, 201) == ["batch size max is 199 to 203 for each device"]
+    assert notes(65_535, 65_535) == ["batch size max is 65535 for each device"]
+    assert notes(65_536) == ["batch size max is 65536 for each device, the most that the search tries: a larger one may fit"]
     assert notes(None) == notes(8, asked=8) == []
 
 
