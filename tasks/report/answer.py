@@ -14,17 +14,21 @@ from itertools import combinations
 
 from experiments.metrics import Direction, Kind, Metric, Scale
 from experiments.parameters import REFERENCE_SEEDS
+from experiments.stats.estimate import Estimate
+from experiments.stats.look import KEPT, Look
 from experiments.stats.verdict import Verdict
 from experiments.trial import label
 from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import OF_MANY, Comparison, judge_best, judge_pairs, smallest_effect, table_comparison
 from tasks.analysis.looks import NOT_LOOKED, undecided_cells
+from tasks.analysis.rounds_left import SENSIBLE, rounds_left
 from tasks.analysis.same_work import groups_to_rank
 from tasks.analysis.trial_row import keep_failing
 from tasks.report.next_step import NextStep, Outlook
 from tasks.report.text_format import change, change_interval, difference, ended, listed, percent, plural, quantity, spread
 
 MOST_NAMES = 4
+_FEW = 3  # repeats; with fewer the spread is not known well enough to say how many more it takes
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,15 +117,18 @@ class _Asked:
 
     outlook: Outlook
     minimum: float | None = None
+    in_rounds: bool = False  # the sweep goes on in rounds by itself, and what it says of them stands elsewhere
     lost: Sequence[Cell] = ()  # cells of the group that have no value
 
 
-def find_answers(cells: Sequence[Cell], outlook: Outlook | None = None, *, minimum: float | None = None) -> list[Answer]:
+def find_answers(
+    cells: Sequence[Cell], outlook: Outlook | None = None, *, minimum: float | None = None, in_rounds: bool = False
+) -> list[Answer]:
     """An answer for each group of cells that do the same work on as many devices; none for a group without a value that may be claimed.
 
-    `outlook`: of the sweep. `minimum`: the smallest effect, as in `smallest_effect`.
+    `outlook`: of the sweep. `minimum`: the smallest effect, as in `smallest_effect`. `in_rounds`: the sweep has a budget for rounds.
     """
-    asked = _Asked(outlook or Outlook(), minimum)
+    asked = _Asked(outlook or Outlook(), minimum, in_rounds)
     with_value = [cell for cell in cells if cell.estimate and cell.metric.direction is not Direction.NEITHER]
     lost = [cell for cell in cells if not cell.estimate]
     answers = []
@@ -141,7 +148,7 @@ def _answer(cells: Sequence[Cell], work: str, asked: _Asked) -> Answer | None:
         return Answer(_alone(best), best, 1, certainty=certainty, work=work)
     if headline := _too_early(standing):
         certainty = [_measured(best), *_struck(cells, best), *_lost(asked.lost)]
-        step = _more(standing, standing, asked.outlook)
+        step = _more(standing, standing, asked)
         return Answer(headline, best, len(standing), certainty=certainty, next_step=step, work=work, level=others, early=True)
     best, found = _duels(standing, asked.minimum)
     struck = [*_struck(cells, best), *_lost(asked.lost)]
@@ -202,7 +209,9 @@ def _no_clear_winner(best: Cell, found: Sequence[Duel], struck: Sequence[str], a
     if unproven:
         certainty.append(f"Loss parity is unproven: {listed(unproven, MOST_NAMES)}.")
     cells = [best, *(duel.other for duel in found)]
-    step = None if same else _more(cells, first, asked.outlook)
+    step = None if same else _more(cells, first, asked, [duel.found.ratio for duel in level])
+    if step is None and not same and not asked.in_rounds and all(not keep_failing(cell.rows) for cell in first):
+        certainty.append(f"No sensible number of repeats would decide it: more than {SENSIBLE} rounds as it looks now.")
     others = [duel.other for duel in level]
     return Answer(headline, best, len(cells), certainty=certainty, next_step=step, work=work, level=others)
 
@@ -348,12 +357,14 @@ def _margin(metric: Metric, minimum: float | None) -> str:
     return percent(least) if metric.scale is Scale.LOG else difference(least, metric)
 
 
-def _more(cells: Sequence[Cell], level: Sequence[Cell], outlook: Outlook) -> NextStep | None:
-    """What would decide more: the sweep's rest, where trials are still to do; else rounds up to three, or to twice as many as there were.
+def _more(cells: Sequence[Cell], level: Sequence[Cell], asked: _Asked, ratios: Sequence[Estimate] = ()) -> NextStep | None:
+    """What would decide more: the sweep's rest, where trials are still to do; else rounds up to three, or as many as one of the `ratios`
+    needs by what is known of it, None where all need more than is sensible.
 
     `level`: the cells that are to be told apart. Such rounds are by themselves of the cells alone whose comparison with the baseline is
     open, and of their baselines, which need not be these.
     """
+    outlook = asked.outlook
     if outlook.waiting:
         return outlook.rest()
     if sum(not keep_failing(cell.rows) for cell in level) < 2:
@@ -361,7 +372,16 @@ def _more(cells: Sequence[Cell], level: Sequence[Cell], outlook: Outlook) -> Nex
     count = max(len(cell.rows) for cell in cells)
     undecided = undecided_cells(cells)
     run = {id(one) for cell in undecided for one in (cell, cell.baseline)}
-    return outlook.rounds(max(3, 2 * count) - count, all_cells=not all(id(cell) in run for cell in level))
+    more = max(_FEW, 2 * count) - count
+    if count >= _FEW and ratios:
+        looks = [
+            Look(round=count, spent=1 - KEPT)
+        ]  # as tasks/rounds/budget.py counts the look at trials that were all planned at the start
+        left = [rounds for ratio in ratios if (rounds := rounds_left(ratio, level[0].metric, looks, asked.minimum))]
+        if not left:
+            return None
+        more = min(left)
+    return outlook.rounds(more, all_cells=not all(id(cell) in run for cell in level))
 
 
 def _of(cell: Cell) -> float:

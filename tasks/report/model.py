@@ -204,7 +204,8 @@ def answers_of(source: ReportSource) -> list[Answer]:
         return [answer] if answer else []
     if plan.aa or plan.ab:
         return []
-    return find_answers(source.cells, outlook_of(source.sweep), minimum=plan.suite.report.minimum_effect)
+    minimum = plan.suite.report.minimum_effect
+    return find_answers(source.cells, outlook_of(source.sweep), minimum=minimum, in_rounds=plan.decide is not None)
 
 
 def _cautions(source: ReportSource) -> list[CautionGroup]:

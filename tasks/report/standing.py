@@ -51,7 +51,8 @@ def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
     few = [cell for cell in undecided if cell not in (*disturbed, *elsewhere) and _tells_nothing(cell)]
     minimum = sweep.plan.suite.report.minimum_effect
     left = {
-        cell.short: None if cell in (*disturbed, *elsewhere, *few) else rounds_left(cell, settings.looks, minimum) for cell in undecided
+        cell.short: None if cell in (*disturbed, *elsewhere, *few) else rounds_left(cell.speedup, cell.metric, settings.looks, minimum)
+        for cell in undecided
     }
     takes = [rounds for rounds in left.values() if rounds is not None]
     said = [_decided(compared)]

@@ -40,7 +40,7 @@ def test_what_is_undecided_goes_on_with_a_budget(monkeypatch: pytest.MonkeyPatch
     """The step that the report gives, and `sweep show`."""
     rows = rounds(ALIKE)
     step = make_report(Sweep(Path("made-up"), race_plan(rows).model_copy(update={"race": None, "command": "sweep run s"}), rows)).next_step
-    assert step is not None and step.text == "To decide more, in about 8 s: sweep resume made-up --budget 1m"
+    assert step is not None and step.text == "To decide more, in about 6 s: sweep resume made-up --budget 1m"
     assert said(monkeypatch, rows) == f"{DONE}; to decide more, in about 8 s: {step.command}"
 
 

@@ -51,12 +51,22 @@ def test_all_equal_have_no_winner_and_need_no_more_repeats() -> None:
     assert asked.headline.endswith("are each the same as MP-0 to within 5.0 %")
 
 
-def test_what_is_undecided_shares_the_place_and_asks_for_as_many_rounds_again() -> None:
+def test_what_is_undecided_shares_the_place_and_asks_for_the_rounds_that_would_decide_it() -> None:
+    """15 more of 40 s with what is known of effect and spread; where it would take more than 50 nothing is asked for, and that is said."""
+    wide = answer([*repeats(workers(0), 100.0, ROUGH), *repeats(workers(1), 150.0, ROUGH[::-1])])
+    assert wide.next_step == NextStep("sweep resume made-up --budget 11m", 600.0)
+    assert not any("sensible" in line for line in wide.certainty)
     found = answer([*repeats(workers(0), 100.0, ROUGH), *repeats(workers(1), 110.0, ROUGH[::-1]), *repeats(workers(2), 1.0)])
     assert found.headline == "No clear winner: MP-1 and MP-0 are not shown to differ"
     assert found.certainty[0].startswith("Best measured: MP-1, 110.0 samples/s, ")
     assert "It beats 1 other." in found.certainty and "Undecided against MP-0: too wide an interval." in found.certainty
-    assert found.next_step == NextStep("sweep resume made-up --budget 3m", 120.0) and found.label == "3 cells compared"
+    assert found.next_step is None and found.label == "3 cells compared"
+    assert found.certainty[-1] == "No sensible number of repeats would decide it: more than 50 rounds as it looks now."
+    rows = [*repeats(workers(0), 100.0, ROUGH), *repeats(workers(1), 110.0, ROUGH[::-1])]
+    [of_rounds] = find_answers(made(rows), OUTLOOK, in_rounds=True)
+    assert of_rounds.next_step is None and not any("sensible" in line for line in of_rounds.certainty), "its standing says so"
+    [once_more] = find_answers(made([one for one in rows if one.trial.repeat < 3]), OUTLOOK)
+    assert once_more.next_step == NextStep("sweep resume made-up --budget 2m", 80.0), "two trials do not tell the spread"
 
 
 def test_before_the_first_look_nothing_is_called_level_either() -> None:
@@ -154,7 +164,7 @@ def test_rounds_of_all_cells_are_asked_for_where_what_is_level_is_decided_agains
     assert [cell.verdict for cell in made(rows)] == [None, Verdict.FASTER, Verdict.FASTER, Verdict.UNDECIDED]
     found = answer(rows)
     assert found.headline == "No clear winner: MP-2 and MP-1 are not shown to differ"
-    assert found.next_step == NextStep("sweep resume made-up --budget 3m --no-until-decided", 120.0)
+    assert found.next_step == NextStep("sweep resume made-up --budget 12m --no-until-decided", 640.0)
 
 
 def test_what_is_no_sweep_run_goes_on_otherwise() -> None:

@@ -25,15 +25,15 @@ class Words(HTMLParser):
 
 
 def undecided() -> Report:
-    return report_of([*repeats(workers(0), 100.0, ROUGH), *repeats(workers(1), 101.0, ROUGH[::-1])])
+    return report_of([*repeats(workers(0), 100.0, ROUGH), *repeats(workers(1), 150.0, ROUGH[::-1])])
 
 
 def test_no_winner_without_a_verdict_and_then_the_next_step_with_its_time() -> None:
     said = headline_of(undecided())
     assert said.said == "No clear winner: MP-1 and MP-0 are not shown to differ"
-    assert said.step is not None and said.lines[-1] == said.step.text == "To decide more, in about 6 s: sweep resume made-up --budget 1m"
-    assert said.lines[0].startswith(f"{said.said}. Best measured: MP-1, 101.0 samples/s, ") and len(said.lines) == 2
-    assert said.line == f"made_up · smoke: {said.said}; best measured: MP-1, 101.0 samples/s, {said.line.split('samples/s, ')[1]}"
+    assert said.step is not None and said.lines[-1] == said.step.text == "To decide more, in about 30 s: sweep resume made-up --budget 1m"
+    assert said.lines[0].startswith(f"{said.said}. Best measured: MP-1, 150.0 samples/s, ") and len(said.lines) == 2
+    assert said.line == f"made_up · smoke: {said.said}; best measured: MP-1, 150.0 samples/s, {said.line.split('samples/s, ')[1]}"
     assert said.line.endswith(" (sweep made-up)")
 
 
