@@ -30,11 +30,26 @@ def ran(started_at: float, *, commit: str | None = None, **environment: str) -> 
         ([ran(0.0), ran(10.0 + PAUSE_S)], [0, 0]),
         ([ran(0.0), ran(10.1 + PAUSE_S)], [0, 1]),
         ([ran(10.1 + PAUSE_S), ran(0.0)], [1, 0]),
+        ([at(ran(0.0), 0.0, 300.0), ran(20.0), ran(300.0 + PAUSE_S)], [0, 0, 0]),
+        ([at(ran(0.0), 0.0, 300.0), ran(20.0), ran(300.1 + PAUSE_S)], [0, 0, 1]),
         ([ran(0.0, tree="t"), ran(20.0, tree="u"), ran(40.0, tree="u")], [0, 1, 1]),
         ([ran(0.0, tree="t"), ran(20.0, tree="u", commit="c"), ran(40.0, tree="t")], [0, 0, 0]),
         ([ran(0.0, tree="t"), ran(20.0, tree="u", commit="c"), ran(40.0, tree="v", commit="c")], [0, 0, 1]),
     ],
-    ids=["one", "hosts", "hosts by name", "ids before names", "short pause", "pause", "any order", "code", "commits", "code of a commit"],
+    ids=[
+        "one",
+        "hosts",
+        "hosts by name",
+        "ids before names",
+        "short pause",
+        "pause",
+        "any order",
+        "short pause after the longer of two at once",
+        "pause after it",
+        "code",
+        "commits",
+        "code of a commit",
+    ],
 )
 def test_trials_are_told_apart_by_host_pause_and_code(trials: list[TrialRow], numbers: list[int]) -> None:
     assert numbers_of(trials) == numbers

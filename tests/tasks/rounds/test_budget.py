@@ -130,6 +130,10 @@ def test_more_time_that_is_too_short_for_a_round_is_refused() -> None:
     store = saved(plan, t1=Outcome.OK, t2=Outcome.OK)
     with pytest.raises(ConfigError, match="59s is too short: a round of 2 trials takes about 2m here"):
         with_budget(store, plan, 59.0)
+    with pytest.raises(ConfigError, match="1m59s is too short"):
+        with_budget(store, plan, 119.0)
+    found = with_budget(store, plan, 120.0).decide
+    assert found is not None and found.budget_s == 240.0, "the round that ran, and one that takes as long"
 
 
 def test_trials_that_crashed_and_run_again_need_no_time_for_a_round_beside_them() -> None:

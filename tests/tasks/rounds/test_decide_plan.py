@@ -165,6 +165,24 @@ def test_where_repeats_are_seeds_another_round_has_another_seed(monkeypatch: pyt
     assert len({trial.cell for trial in machine.plan.trials}) == 3 and len({trial.key for trial in machine.plan.trials}) == 11
 
 
+def test_a_cell_whose_first_trial_was_cut_has_the_seed_of_its_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, CLEAR, until_decided=False)
+    machine.plan = machine.plan.model_copy(update={"suite": machine.plan.suite.model_copy(update={"parity_reference": 3})})
+    second = machine.run()
+    assert second is not None
+    [missing] = [trial for trial in second.trials if (trial.repeat, trial.parameters["number"]) == (1, 3)]
+    machine.plan = second.model_copy(update={"trials": [trial for trial in second.trials if trial != missing], "cut": [missing]})
+    third = machine.run()
+    assert third is not None
+    assert {
+        (trial.parameters["number"], trial.repeat, trial.parameters["seed"], trial.key_parts["seed"]) for trial in third.trials
+    } == {
+        (1, 1, 0, "0"), (2, 1, 0, "0"),
+        (1, 2, 1, "1"), (2, 2, 1, "1"), (3, 2, 1, "1"),
+        (1, 3, 2, "2"), (2, 3, 2, "2"), (3, 3, 2, "2"),
+    }  # fmt: skip
+
+
 def test_a_larger_budget_goes_on_where_the_looks_were(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch, CLEAR, budget_s=110.0)
     machine.to_the_end()

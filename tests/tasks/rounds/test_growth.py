@@ -26,6 +26,15 @@ def test_what_trials_took_so_far_counts_as_time() -> None:
     assert seconds_run(store, plan) == pytest.approx(60.0)
 
 
+def test_pools_run_side_by_side_so_the_longest_one_counts() -> None:
+    plan = make_plan([make_trial(number, pool=pool) for number, pool in enumerate(("cpu", "gpu", "cpu", "gpu"), 1)])
+    store = SweepStore(plan.sweep_id)
+    store.save_plan(plan)
+    for trial, seconds in zip(plan.trials, (20.0, 45.0, 40.0, 30.0), strict=True):
+        store.save_result(make_result(trial, started_at=1.7e9, finished_at=1.7e9 + seconds))
+    assert seconds_run(store, plan) == 75.0, "60 s on one, 75 s on the other"
+
+
 # --- how many trials there may be in the end
 
 

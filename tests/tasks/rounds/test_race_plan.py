@@ -32,8 +32,10 @@ def planned(request: Request = TUNE, **options: Any) -> Plan:
     return plan_race(request, **{"metric": "throughput", "maximise": True, "budget_s": 3600.0, **options})
 
 
-def ran(plan: Plan, rates: dict[int, float | Outcome], *, seconds: float = 10.0) -> SweepStore:
-    """The plan on disk; each trial of a cell, by its place in the first round, ended with this rate or outcome, 10 s each."""
+def ran(plan: Plan, rates: dict[int, float | Outcome], *, seconds: float = 10.0, apart: float = 0.001) -> SweepStore:
+    """The plan on disk; each trial of a cell, by its place in the first round, ended with this rate or outcome, 10 s each.
+
+    `apart`: by what share two trials of a round differ, times the round."""
     store = SweepStore(plan.sweep_id)
     store.save_plan(plan)
     places = {trial.cell: place for place, trial in enumerate(trial for trial in plan.trials if trial.repeat == 1)}
@@ -43,7 +45,7 @@ def ran(plan: Plan, rates: dict[int, float | Outcome], *, seconds: float = 10.0)
         if isinstance(rate, Outcome):
             store.save_result(make_result(trial, rate, reason="so it goes", **ended))
         else:
-            store.save_result(make_result(trial, summary={"throughput": rate * (1 + 0.001 * trial.repeat * (number % 3))}, **ended))
+            store.save_result(make_result(trial, summary={"throughput": rate * (1 + apart * trial.repeat * (number % 3))}, **ended))
     return store
 
 
@@ -171,6 +173,18 @@ def test_references_run_for_parity_alone_a_seed_each_round() -> None:
     more = one_more_heat(ran(plan, {}), plan, 0.0)
     assert more is not None
     assert sum(trial.reference for trial in more.trials) == 6 and {trial.parameters["seed"] for trial in more.trials} == {0, 1}
+
+
+def test_references_have_as_many_rounds_as_seeds_and_no_more() -> None:
+    plan = planned(GPU.model_copy(update={"only": {"batch_size": [32]}}), parity=True)
+    assert plan.race is not None and plan.race.seeds == 3
+    for _ in range(4):  # rates so far apart that nobody leads
+        more = one_more_heat(ran(plan, {}, apart=0.01), plan, 0.0)
+        assert more is not None
+        plan = more
+    counts = [[trial.reference for trial in plan.trials if trial.repeat == number] for number in (1, 2, 3, 4, 5)]
+    assert [(len(each), sum(each)) for each in counts] == [(25, 1), (25, 1), (25, 1), (24, 0), (24, 0)]
+    assert {trial.parameters["seed"] for trial in plan.trials if trial.reference} == {0, 1, 2}
 
 
 def test_a_fixed_precision_leaves_no_reference() -> None:
