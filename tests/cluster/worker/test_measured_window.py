@@ -171,6 +171,14 @@ def test_what_a_step_takes_is_not_guessed_while_one_that_compiled_is_not_recorde
     assert window["compiled_steps"] == [9] and 20 <= window["last_measured_step"] - 3 - 1 <= 26
 
 
+def test_the_steps_before_one_that_compiled_tell_nothing_however_many_have_finished(setting: Setting, growing: set[int]) -> None:
+    """Twelve steps, of which the last compiled: eight before it are recorded. Twelve more are planned, though 100 are to come."""
+    Together.said.clear()
+    growing |= {15}
+    window = setting.run(Together(), steps=12, measure_s=100 * STEP, evaluate=False)
+    assert (window["compiled_steps"], Together.said["steps after 15"]) == ([15], 12)
+
+
 def test_where_steps_differ_in_kind_the_whole_round_is_left_out(
     setting: Setting, growing: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

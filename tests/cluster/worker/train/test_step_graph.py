@@ -29,22 +29,23 @@ class Rerun:
 
     def record(self, compute: Callable[[], torch.Tensor]) -> tuple[Callable[[], None], torch.Tensor]:
         self.recorded += 1
+        before = [None if one.grad is None else one.grad.clone() for one in self.trained]
         result = compute()
         places = [one.grad for one in self.trained]
         result.fill_(torch.nan)  # a recording computes nothing
-        for place in places:
+        for place, old in zip(places, before, strict=True):
             if place is not None:
-                place.fill_(torch.nan)
+                place.copy_(torch.full_like(place, torch.nan) if old is None else old)
 
         def replay() -> None:
             self.replayed += 1
             for one in self.trained:
                 one.grad = None
             result.copy_(compute())
-            for one, place in zip(self.trained, places, strict=True):
+            for one, place, old in zip(self.trained, places, before, strict=True):
                 if place is not None:
                     assert one.grad is not None
-                    place.copy_(one.grad)
+                    place.copy_(one.grad if old is None else place + one.grad)  # what was there while recording is added to
                 one.grad = torch.full_like(one, torch.nan)  # only the recorded gradients are the step's
 
         return replay, result
@@ -179,6 +180,18 @@ def test_a_rare_shape_beside_as_many_as_are_recorded_is_launched() -> None:
     assert torch.equal(graphs(rare), alone) and (graphs.launched, recorder.recorded) == (17, 8)
     with pytest.raises(Unsupported, match="most steps are of new ones; set cuda_graph to false, or have fewer shapes"):
         graphs(rare)  # 18 steps without a graph, and 17 with one
+
+
+def test_no_more_shapes_are_recorded_however_often_another_one_comes() -> None:
+    layer, compute, _ = line()
+    recorder = Rerun(list(layer.parameters()))
+    graphs = StepGraphs(compute, list(layer.parameters()), recorder)
+    for rows in [*range(1, MOST_SHAPES + 1)] * 6:  # each launched twice, then replayed four times
+        graphs({"x": torch.zeros(rows, 3)})
+    assert (graphs.launched, recorder.recorded, recorder.replayed) == (16, 8, 32)
+    for _ in range(4):
+        graphs({"x": torch.ones(MOST_SHAPES + 1, 3)})
+    assert (graphs.launched, recorder.recorded, recorder.replayed) == (20, 8, 32)
 
 
 def test_what_no_graph_can_be_given_is_unsupported() -> None:
