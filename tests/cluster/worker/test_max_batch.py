@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
 
 from cluster.devices.cpu import Cpu
-from cluster.journal.journal import JournalWriter, read_journal
 from cluster.kept_files import KEPT
-from cluster.worker import main, max_batch
+from cluster.worker import max_batch
 from cluster.worker.kept_sizes import SIZES, about_of, read_sizes
 from cluster.worker.max_batch import PROBE_HEADROOM, RESOLUTION, Answer, SearchResult, decode, predict, search
-from cluster.worker.measure.recorder import Recorder
-from cluster.worker.outcome import Termination, TrialEnded, classify
-from cluster.worker.rank_group import Ranks
-from cluster.worker.train.train_step import TrainStep
-from cluster.worker.trial_session import TrialSession
-from cluster.worker.try_sizes import try_sizes
-from experiments.trial import Outcome, Trial
-from tests.contracts import make_trial
+from cluster.worker.outcome import TrialEnded
+from experiments.trial import Outcome
+from tests.cluster.worker.probe_support import Here, Pretended, found_on
 
 ROOM = 1 - PROBE_HEADROOM
 
@@ -128,67 +121,10 @@ def test_what_was_found_holds_on_the_same_device_with_the_same_allocator_package
     assert about_of(environment, "0ther") != about
 
 
-def test_a_probe_neither_evaluates_nor_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found_on(tmp_path, monkeypatch, Pretended, evaluate=True, profile_steps=3)
-    for command in Here.commands:
-        parameters = Trial.model_validate_json(Path(command[command.index("--trial") + 1]).read_text()).parameters
-        assert (parameters["evaluate"], parameters["profile_steps"]) == (False, 0)
-
-
 def test_the_line_is_drawn_through_sizes_that_are_apart() -> None:
     assert predict([(1, 0.1), (8, 0.17)], 0.97) == pytest.approx(88)
     assert predict([(1, 0.12), (8, 0.17), (76, 0.85), (77, 0.851)], 0.97) == pytest.approx(77 + 0.119 / ((0.851 - 0.17) / 69))
     assert predict([(8, 0.2)], 0.97) is None and predict([(1, 0.2), (8, 0.2)], 0.97) is None
-
-
-class Pretended(Cpu):
-    """A device of which a sample takes a hundredth, and the model a tenth."""
-
-    releases_memory = True
-    opened = 0
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.peak, self.released = 0.0, 0
-        type(self).opened += 1
-
-    def place(self, batch: Any, prepare: Any, *, prefetch: bool) -> Any:
-        used = 0.1 + 0.01 * len(batch["vectors"])
-        if used > 1:
-            raise torch.OutOfMemoryError("CUDA out of memory (pretended)")
-        self.peak = max(self.peak, used)
-        return super().place(batch, prepare, prefetch=prefetch)
-
-    def free_share_at_peak(self) -> float | None:
-        return 1 - self.peak
-
-    def release_memory(self) -> None:
-        self.peak, self.released = 0.0, self.released + 1
-
-
-class Here:
-    """In place of subprocess.Popen: the probe runs in this process, its Ray and its ranks left out."""
-
-    commands: ClassVar[list[list[str]]] = []
-
-    def __init__(self, command: list[str]) -> None:
-        self.commands.append(command)
-        options = main._parse(command[3:])
-        trial, ending = Trial.model_validate_json(options.trial.read_text()), Termination(Outcome.OK)
-        with Recorder(JournalWriter(options.out / "journal.jsonl", options.attempt)) as recorder:
-            try:
-                TrialSession(trial, Ranks(), recorder, options.out, probe=options.probe).run()
-            except Exception as error:
-                ending = classify(error)
-        main.write_result(trial, options.out, options.attempt, 0.0, ending)
-
-    def __enter__(self) -> Here:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def wait(self, timeout: float) -> int:
-        return 0
 
 
 @pytest.mark.parametrize(("compile", "devices_opened"), [("none", 2), ("layer", 4)])
@@ -246,56 +182,6 @@ def test_that_a_size_does_not_fit_only_a_process_tells_that_tried_it_first(
     assert not any("in pieces" in note for note in notes), "what the sizes before left is no reason"
     tried = [note.split()[2] for note in notes if note.startswith("batch size ")]
     assert len(tried) == len(set(tried)), "each size has one answer"
-
-
-def test_every_batch_of_a_probe_is_run_with_the_optimisers_states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of FLAVA's kinds the one that needs most memory may come first, when there are no states yet."""
-    seen = list[tuple[float, bool]]()
-    compute = TrainStep.forward_backward
-
-    def watched(self: TrainStep, *batches: Any) -> Any:
-        seen.append((float(batches[0]["vectors"].sum()), bool(self.optimizer.state)))
-        return compute(self, *batches)
-
-    monkeypatch.setattr(TrainStep, "forward_backward", watched)
-    found_on(tmp_path, monkeypatch, Pretended)
-    steps = max_batch.PROBE_WARMUP + max_batch.PROBE_STEPS
-    first, again, further = (seen[at * steps : (at + 1) * steps] for at in range(3))
-    assert [states for _, states in first] == [False, *[True] * (steps - 1)]
-    assert again == [(batch, True) for batch, _ in first] and len({batch for batch, _ in first}) == steps
-    assert all(states for _, states in further) and len(further) == steps
-
-
-@pytest.mark.parametrize(
-    ("parameters", "passes", "resized"),
-    [({}, 1, True), ({"cuda_graph": True}, 2, False), ({"compile": "layer"}, 1, False), ({"hpu_graphs": True}, 1, False)],
-)
-def test_what_records_graphs_is_run_until_it_has_them_and_tries_no_other_size(
-    parameters: dict[str, Any], passes: int, resized: bool
-) -> None:
-    ran, windows = list[list[int]](), list[dict[str, Any]]()
-    told = {"compile": "none", "cuda_graph": False, "hpu_graphs": False, "warmup_steps": 2, "steps": 2, **parameters}
-    device = SimpleNamespace(
-        free_share_at_peak=lambda: 0.5, releases_memory=True, release_memory=lambda: None, synchronize=lambda: None, torch_device=None
-    )
-    context: Any = SimpleNamespace(
-        parameters=SimpleNamespace(**told),
-        device=device,
-        ranks=Ranks(),
-        recorder=SimpleNamespace(window=windows.append),
-        train_step=SimpleNamespace(),
-        workload=None,
-        resized=lambda size: None,
-    )
-    steps: Any = SimpleNamespace(
-        stop=lambda: None,
-        restart=lambda workload: None,
-        clock=SimpleNamespace(begin=lambda: None),
-        run=lambda numbers, record: ran.append(list(numbers)),
-    )
-    try_sizes(context, steps, {"batch_size": 1}, {8: Answer(False)} if resized else {})
-    assert ran[:passes] == [[1, 2, 3, 4]] * passes and (len(ran) > passes) == resized
-    assert windows[0]["probes"]["1"] == [True, 0.5] and len(windows) == len(ran) - passes + 1
 
 
 def test_a_model_that_does_not_fit_at_all_is_a_result_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,20 +279,3 @@ def test_trials_that_keep_nothing_search_each_time(tmp_path: Path, monkeypatch: 
     monkeypatch.delenv(KEPT, raising=False)
     for name in ("a", "b"):
         assert len(found_on(tmp_path / name, monkeypatch, Pretended)[1]) > 3
-
-
-def found_on(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, device: type[Pretended], code: str | None = "c0de", **parameters: Any
-) -> tuple[SearchResult, list[str]]:
-    Pretended.opened, Here.commands = 0, []
-    device.opened = 0
-    monkeypatch.setattr("cluster.worker.set_up.load_device", lambda kind, rank: device())
-    monkeypatch.setattr(max_batch, "subprocess", SimpleNamespace(Popen=Here, TimeoutExpired=TimeoutError))
-    monkeypatch.setattr(Cpu, "compile_backend", "eager")
-    folder.mkdir(exist_ok=True)
-    one = make_trial(
-        folder, "aaaa00000000000e", batch_size="max", width=16, steps=4, measure_s=3600, warmup_s=3600, **parameters
-    )  # for probes neither
-    options = main._parse(["--trial", "unused", "--out", str(folder), "--attempt", "1"])
-    found = max_batch.find(one.model_copy(update={"device": "cuda", "key_parts": {"code": code} if code else {}}), options)
-    return found, [str(note["text"]) for note in read_journal(folder / "journal.jsonl").notes]

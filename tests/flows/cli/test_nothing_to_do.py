@@ -41,7 +41,7 @@ def test_what_is_undecided_goes_on_with_a_budget(monkeypatch: pytest.MonkeyPatch
     rows = rounds(ALIKE)
     step = make_report(Sweep(Path("made-up"), race_plan(rows).model_copy(update={"race": None, "command": "sweep run s"}), rows)).next_step
     assert step is not None and step.text == "To decide more, in about 6 s: sweep resume made-up --budget 1m"
-    assert said(monkeypatch, rows) == f"{DONE}; to decide more, in about 8 s: {step.command}"
+    assert said(monkeypatch, rows) == f"{DONE}; to decide more, in about 6 s: {step.command}"
 
 
 def test_of_a_command_whose_report_gives_no_step_a_resume_goes_on_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

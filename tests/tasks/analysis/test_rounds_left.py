@@ -6,11 +6,11 @@ import math
 
 import pytest
 
+from experiments.metrics import metric_of
 from experiments.stats.estimate import Estimate
 from experiments.stats.look import Look
 from tasks.analysis import rounds_left as module
 from tasks.analysis.rounds_left import rounds_left
-from tests.tasks.cell_support import made, steady, workers
 
 EDGE = math.log(1.02)  # of the smallest effect
 AFTER_FIVE = [Look(round=3, spent=0.2), Look(round=5, spent=0.75)]
@@ -19,9 +19,8 @@ AFTER_FIVE = [Look(round=3, spent=0.2), Look(round=5, spent=0.75)]
 def left(monkeypatch: pytest.MonkeyPatch, effect: float, se: float, df: float) -> int | None:
     """After five rounds; both in units of EDGE. Levels are those of one test: 0.5 % of faster and slower, 5 % of the interval."""
     monkeypatch.setattr(module, "look_levels", lambda looks, chance: [chance])
-    cell = made([*steady(workers(0), 100.0), *steady(workers(1), 100.0)])[1]
-    cell.speedup = Estimate(math.exp(effect * EDGE), 0.0, math.inf, se * EDGE, df)
-    return rounds_left(cell, AFTER_FIVE)
+    ratio = Estimate(math.exp(effect * EDGE), 0.0, math.inf, se * EDGE, df)
+    return rounds_left(ratio, metric_of("throughput"), AFTER_FIVE)
 
 
 @pytest.mark.parametrize(
