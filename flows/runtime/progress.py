@@ -11,6 +11,9 @@ from typing import Any
 
 from cluster.journal.journal import Record
 from experiments.trial import Outcome, Trial, TrialResult
+from tasks.sweep.pool_slots import IN_USE
+
+_BRIEFLY_S = 5.0  # until then it may be this sweep's own last trial that ends
 
 CURRENT: ContextVar[SweepProgress | None] = ContextVar("progress", default=None)
 
@@ -35,6 +38,7 @@ class TrialProgress:
     earlier: bool = False  # it had ended before this flow
     started: float | None = None
     ended: float | None = None
+    waits_since: float = field(default=0.0, repr=False)  # for what its state says, monotonic s
     _measured: int = field(default=0, repr=False)
     _samples: float = field(default=0.0, repr=False)
     _seconds: float = field(default=0.0, repr=False)
@@ -90,7 +94,9 @@ class SweepProgress:
     def wait(self, trial: Trial, reason: str) -> None:
         """A trial has not begun: what it waits for."""
         with self.lock:
-            self.rows[trial.key].state = reason
+            row = self.rows[trial.key]
+            if row.state != reason:
+                row.state, row.waits_since = reason, time.monotonic()
 
     def start(self, trial: Trial) -> None:
         """A trial holds its slots."""
@@ -140,7 +146,14 @@ class SweepProgress:
     def problems(self) -> dict[str, str]:
         """What a person should know of pools and of Prefect: name -> what is wrong. For a holder of the lock."""
         prefect = {"Prefect": self.prefect} if self.prefect else {}
-        return {**{f"pool {name}": problem for name, problem in self.pools.items()}, **prefect}
+        pools = {**dict.fromkeys(self._in_use(), f"{IN_USE} by another sweep, which this one waits for"), **self.pools}
+        return {**{f"pool {name}": problem for name, problem in pools.items()}, **prefect}
+
+    def _in_use(self) -> set[str]:
+        """Pools whose slots others hold: a trial waits for them and none of this sweep's runs there."""
+        since = time.monotonic() - _BRIEFLY_S
+        waiting = {row.trial.pool for row in self.rows.values() if row.state == IN_USE and row.waits_since < since}
+        return waiting - {row.trial.pool for row in self.rows.values() if row.started is not None and row.ended is None}
 
     def running(self) -> list[Trial]:
         """Trials that began and have not ended. Takes no lock: a signal's handler asks, whatever its thread was doing."""

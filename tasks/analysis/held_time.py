@@ -17,9 +17,10 @@ from experiments.trial import Outcome
 from tasks.sweep.slot_log import Hold
 
 MEASURED, NO_RATE, FAILED, DISCARDED, UNKNOWN = "measured", "no_rate", "failed", "discarded", "not_recorded"
+WAITING = "waiting"  # while another sweep holds the slots
 # part -> what it is called, in the order in which a trial goes through them
 PARTS: Mapping[str, str] = {
-    "waiting": "waiting for a slot",
+    WAITING: "waiting for a slot",
     "between": "between trials",
     "launch": "launch of the process",
     "imports": "imports",

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.analysis.held_time import DISCARDED, FAILED, MEASURED, NO_RATE, PARTS, UNKNOWN, HeldTime
+from tasks.analysis.held_time import DISCARDED, FAILED, MEASURED, NO_RATE, PARTS, UNKNOWN, WAITING, HeldTime
 from tasks.report.text_format import number, plural
 
 # group -> its parts, in the order of a trial
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "between trials": ("waiting", "between"),
+    PARTS[WAITING]: (WAITING,),
+    "between trials": ("between",),
     PARTS[NO_RATE]: (NO_RATE,),
     PARTS[FAILED]: (FAILED,),
     PARTS[DISCARDED]: (DISCARDED,),

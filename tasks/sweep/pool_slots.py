@@ -10,6 +10,8 @@ from cluster.pools.placement import nodes_for
 from cluster.pools.pool import Pool
 from experiments.trial import Trial
 
+IN_USE = "pool in use"  # what a trial waits for while another one holds its slots
+
 
 class PoolSlots:
     """The slots of a pool. On an exclusive pool a slot is a node, since neighbours disturb each other's measurement; on another it is

@@ -19,7 +19,7 @@ from tasks.sweep.disturbances import Disturbances
 from tasks.sweep.failure_policy import Policy
 from tasks.sweep.first_failures import FirstFailures
 from tasks.sweep.head_start import HeadStart
-from tasks.sweep.pool_slots import PoolSlots
+from tasks.sweep.pool_slots import IN_USE, PoolSlots
 from tasks.sweep.pool_watch import PoolWatch
 from tasks.sweep.run_trial import TrialRunner
 from tasks.sweep.slot_log import SlotLog
@@ -97,7 +97,7 @@ class PoolTrials:
     def _run(self, trial: Trial) -> TrialResult:
         begun = self.head_start.take_over(trial) if self.head_start else None
         asked_at = time.time()
-        hold = begun.slots if begun else self.slots.hold(trial, self.stop.event, lambda: self.events.waiting(trial, "pool in use"))
+        hold = begun.slots if begun else self.slots.hold(trial, self.stop.event, lambda: self.events.waiting(trial, IN_USE))
         with hold as slots:
             if slots and not begun:
                 self.slot_log.taken(trial.key, trial.pool, slots, asked_at)

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.figure import Figure
 
-from tasks.analysis.held_time import DISCARDED, FAILED, NO_RATE, PARTS, HeldTime
+from tasks.analysis.held_time import DISCARDED, FAILED, NO_RATE, PARTS, WAITING, HeldTime
 from tasks.report.figures.style import CURVES, GREY, MOST, RED, bars, name_bars
 from tasks.report.held_text import GROUPS, grouped
 
 _BLUE, _ORANGE, _GREEN, _PINK, _YELLOW, _SKY, _PURPLE, _BROWN = CURVES
 _WIDE = 30  # letters of a name beside which four have room, and not five
 COLOURS: Mapping[str, str] = {
+    PARTS[WAITING]: "#4d4d4d",
     "between trials": GREY,
     PARTS[NO_RATE]: "#8f8f3c",
     PARTS[FAILED]: "#6e1423",

@@ -15,6 +15,7 @@ from flows.cli.live_table import render, show
 from flows.cli.ratios import Ratios
 from flows.runtime import progress as progress_module
 from flows.runtime.progress import SweepProgress
+from tasks.sweep.pool_slots import IN_USE
 from tests.tasks.plan_support import make_result, make_suite, make_trial
 
 
@@ -152,6 +153,22 @@ def test_without_a_terminal_each_end_is_a_line() -> None:
         progress.finish(trials[0], make_result(trials[0], Outcome.CRASHED, started_at=time.time() - 5, finished_at=time.time()))
     lines = [line.split(" ", 1)[1] for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
     assert lines == ["pool p: does not answer", f"1/2 {trials[0].name}: crashed (made up)"]
+
+
+def test_a_sweep_that_waits_for_another_one_says_so_and_when_it_goes_on(clock: Clock) -> None:
+    trials = [make_trial(number) for number in (1, 2)]
+    progress = SweepProgress(trials)
+    progress.wait(trials[0], IN_USE)
+    clock.now += 4.9
+    assert progress.problems() == {}, "so long its own last trial may take to end"
+    clock.now += 0.2
+    progress.wait(trials[0], IN_USE)  # it is told each time
+    pool = trials[0].pool
+    assert progress.problems() == {f"pool {pool}": "pool in use by another sweep, which this one waits for"}
+    progress.start(trials[0])
+    progress.wait(trials[1], IN_USE)
+    clock.now += 60
+    assert progress.problems() == {}, "this sweep itself has the slots"
 
 
 def test_trials_that_ended_before_this_run_are_one_line_together() -> None:
