@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 
 from experiments.config.errors import ConfigError
 
@@ -22,6 +25,21 @@ def seconds(text: str) -> float:
     if total > MOST_S:
         raise ValueError(f"{text[:20]!r} is more than 30 days")
     return total
+
+
+def _checked(value: Any) -> Any:
+    """For `Duration`: ValueErrors become what a user is told of the key."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise ValueError(f"{value} has no unit; {HINT}")
+    if isinstance(value, str):
+        try:
+            seconds(value)
+        except ValueError as error:
+            raise ValueError(f"{error}; {HINT}") from None
+    return value
+
+
+Duration = Annotated[str, BeforeValidator(_checked)]  # in files
 
 
 def option_seconds(option: str, text: str) -> float:

@@ -65,7 +65,6 @@ _EXPECTED = {
     "less_than": "less than {lt}",
     "less_than_equal": "at most {le}",
     "literal_error": "{expected}",
-    "string_pattern_mismatch": "text like {pattern}",
     "too_short": "a list of at least {min_length}",
     "too_long": "at most {max_length} long",
     "string_too_long": "text of at most {max_length} characters",
@@ -73,8 +72,18 @@ _EXPECTED = {
 }
 
 
+# a pattern -> what it takes, in words
+_PATTERNS = {
+    r"^[a-z0-9][a-z0-9_-]{0,63}$": "up to 64 lower-case letters, digits, - and _, the first a letter or digit",
+    r"^[a-z0-9-]+/[a-z0-9-]+$": "lower-case letters, digits and -, with one / between them: kind/name",
+}
+
+
 def _expected(item: Any) -> str:
     text = _EXPECTED.get(item["type"])
+    if item["type"] == "string_pattern_mismatch":
+        pattern = item["ctx"]["pattern"]
+        return _PATTERNS.get(pattern, f"text like {pattern}")
     return text.format(**item.get("ctx", {})) if text else str(item["msg"]).removeprefix("Input should be ")
 
 
@@ -82,6 +91,8 @@ def _shown(value: object) -> str:
     if value is None:
         return "empty"
     if isinstance(value, dict | list):
+        if not value:
+            return "an empty list" if isinstance(value, list) else "an empty mapping"
         return "a list" if isinstance(value, list) else "a mapping"
     text = repr(value) if isinstance(value, str) else {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
     return text if len(text) <= 80 else text[:77] + "..."

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import AfterValidator, Field, PrivateAttr
+from pydantic import Field, PrivateAttr
 
-from experiments.config.duration import seconds
+from experiments.config.duration import Duration, seconds
 from experiments.config.errors import ConfigError, Problem, choose
 from experiments.config.named_files import chosen_file, misnamed, named_files
 from experiments.config.strict import Strict
@@ -25,14 +25,6 @@ RENAMED = {"h200-x1": ("gpu-x1", "gpu-x1-large"), "h200-x2": ("gpu-x2",), "h200-
 # What a sweep is asked for with -> the key that says so here
 _ASKED_WITH = {"suite": "suite", "--profile": "profile", "--pool": "pools", "--only": "only", "--set": "set"}
 _HERE = Path(__file__).resolve().parents[1] / "campaigns"
-
-
-def _duration(text: str) -> str:
-    seconds(text)
-    return text
-
-
-Duration = Annotated[str, AfterValidator(_duration)]
 
 
 class CampaignRounds(Strict):

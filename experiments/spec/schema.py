@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Protocol
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints
 
-from experiments.config.duration import seconds
+from experiments.config.duration import Duration
 from experiments.config.strict import Strict
 from experiments.metrics import metric_of
 from experiments.parameters import REFERENCE_SEEDS, ReferencePrecision
@@ -93,17 +93,10 @@ class ReportSettings(Strict):
     )
 
 
-def _duration(value: Any) -> Any:
-    """Raises ValueError for a text that is no duration."""
-    if isinstance(value, str):
-        seconds(value)
-    return value
-
-
 class Rounds(Strict):
     """Rounds of all cells until there is no time for another; with `until_decided`, of those whose comparison is open."""
 
-    budget: Annotated[str, AfterValidator(_duration)] = Field(description="no round starts that would end later: 2m, 1h30m")
+    budget: Duration = Field(description="no round starts that would end later: 2m, 1h30m")
     until_decided: bool = Field(default=True, description="cells whose comparison is decided take part in no more rounds")
     least: int = Field(default=3, ge=2, le=1000, description="rounds before the first look at the comparisons")
     most: int = Field(default=MOST_ROUNDS, ge=2, le=1000, description="the most rounds")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import sys
 
 
 def main() -> None:
     """Entry point of `sweep` and of `python -m flows.cli`."""
     gc.set_threshold(50_000)  # instead of 700: thousands of trials have very many objects and few cycles, and imports make no garbage
-    from flows.cli.commands import main as run
-
+    try:
+        from flows.cli.commands import main as run
+    except KeyboardInterrupt:  # before there is anybody who could say more
+        sys.exit(130)
     run()

@@ -41,7 +41,9 @@ def test_names_and_budgets(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("budget: 9m", "budget: soon", "mine.yaml:2: budget: 'soon' is not a duration"),
+        ("budget: 9m", "budget: soon", "mine.yaml:2: budget: 'soon' is not a duration; write it as 2h, 90m, 1h30m or 45s"),
+        ("budget: 9m", "budget: 60", "mine.yaml:2: budget: 60 has no unit; write it as 2h, 90m, 1h30m or 45s"),
+        ("budget: 9m", "budget: [9m]", "mine.yaml:2: budget: is a list; should be text"),
         ("profile: smoke", "profil: smoke", "mine.yaml:4: sweeps[0].profil: unknown key; did you mean 'profile'?"),
         ("campaign: mine", "campaign: other", "campaign: is 'other', the file is mine.yaml; write `campaign: mine`"),
         ("profile: tune", "profile: smoke", "sweeps[1].name: synthetic-smoke is the name of 2 sweeps; give each a name"),
