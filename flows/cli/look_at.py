@@ -182,7 +182,7 @@ def compare(
 ) -> None:
     """Compare two sweeps cell by cell: how much faster or slower B is, and how sure.
 
-    Trials whose files are damaged are named and left out; the exit status is then 1.
+    Trials whose files are damaged are named and left out; the exit status is then 1. So it is where the two have no cell in common.
     """
     from flows.cli import show_two_sweeps
     from tasks.report.compare_sweeps import compare as compare_sweeps
@@ -197,3 +197,5 @@ def compare(
     else:
         show_two_sweeps.print_two_sweeps(out, comparison, b)
     end_if_left_out(comparison.damage)
+    if not comparison.pairs:
+        raise typer.Exit(1)

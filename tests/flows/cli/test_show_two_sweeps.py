@@ -71,6 +71,15 @@ def test_the_command_prints_that_data_alone(sweeps: Path) -> None:
     assert not (sweeps / B / "comparison.html").exists(), "nothing is written for data"
 
 
+def test_sweeps_without_a_cell_in_common_are_no_comparison_for_a_script_either(sweeps: Path) -> None:
+    axes = {"pool": "cpu", "precision": "bf16", "dataloader_workers": 9}
+    make_sweep(sweeps, [Fake(axes, rate=100, repeats=2)], sweep_id=(other := "made_up-20260103-000000-0000"))
+    for words in ([], ["--json"]):
+        done = CliRunner().invoke(app, ["compare", A, other, *words])
+        assert done.exit_code == 1 and "The two sweeps have no cell in common." in done.stdout
+    assert CliRunner().invoke(app, ["compare", A, B]).exit_code == 0
+
+
 def test_costs_and_energy_stand_beside_the_values_where_they_are_known() -> None:
     [a], [b] = (
         made(priced(repeats(workers(0), rate, summary={"energy_j_per_sample": 3.6}), price)) for rate, price in ((100.0, 3.6), (150.0, 7.2))
