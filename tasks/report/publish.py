@@ -207,15 +207,30 @@ def published_sweep(folder: Path) -> PublishedSweep:
 
 
 def publish_plan(plan: Plan, source: Path, target: Path) -> None:
-    """Data sets that we made are named below runs/, wherever that lay: its place says nothing of the data, and may name a user.
+    """Data sets that we made are named below runs/, wherever that lay, and the home folder of whoever publishes is `~`: these places say
+    nothing of what was measured, and may name a user.
 
     Of trials that were cut too: they stay in the plan.
     """
     named = {"trials": [_named_below_runs(trial) for trial in plan.trials], "cut": [_named_below_runs(trial) for trial in plan.cut]}
-    if named == {"trials": plan.trials, "cut": plan.cut}:
+    told = _without_home(plan.model_copy(update=named))
+    if told == plan:
         shutil.copyfile(source, target)
     else:
-        atomic_write(target, sealed_text(plan.model_copy(update=named)))
+        atomic_write(target, sealed_text(told))
+
+
+def _home() -> Mapping[str, str]:
+    """The home folder -> what stands in its place; empty for a user without one."""
+    home = str(Path.home())
+    return {home: "~"} if len(home) > 1 else {}
+
+
+def _without_home(plan: Plan) -> Plan:
+    text = hidden = plan.model_dump_json()
+    for home, instead in _home().items():
+        hidden = re.sub(rf"(?<![\w.-]){re.escape(home)}(?![\w.-])", instead, hidden)
+    return plan if hidden == text else Plan.model_validate_json(hidden)
 
 
 def _named_below_runs(trial: Trial) -> Trial:
@@ -231,9 +246,9 @@ def _below_runs(data: DataSource | None) -> DataSource | None:
 
 
 def _host_names(rows: Sequence[TrialRow]) -> Mapping[str, str]:
-    """Host name -> what stands in its place."""
+    """Name of a host, or the home folder -> what stands in its place."""
     hosts = {str(row.environment["host"]): str(row.environment.get("host_id") or "a host") for row in rows if row.environment.get("host")}
-    return {name: f"host {host_id}" for name, host_id in hosts.items()}
+    return {**{name: f"host {host_id}" for name, host_id in hosts.items()}, **_home()}
 
 
 def _trial(row: TrialRow, folder: Path, names: Mapping[str, str]) -> tuple[Any, dict[str, Any]]:

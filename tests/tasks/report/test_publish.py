@@ -118,6 +118,21 @@ def test_a_drawn_data_set_is_named_without_the_place_of_runs(tmp_path: Path) -> 
     assert [trial.data.model_dump() if trial.data else None for trial in published] == [told] * (len(trials) + 1)
 
 
+def test_the_home_of_whoever_publishes_is_on_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    store, page = whole(), tmp_path / "page"
+    plan = store.load_plan()
+    suite = plan.suite.model_copy(update={"file": "/home/somebody/mine/sine.yaml"})
+    request = plan.request.model_copy(update={"set": {"dataset": "/home/somebody/data", "other": "/home/somebody-else/x"}})
+    store.save_plan(plan.model_copy(update={"suite": suite, "request": request, "command": "sweep campaign /home/somebody/mine.yaml"}))
+    publish([store], page)
+    assert not [path for path in page.rglob("*") if path.is_file() and b"/home/somebody/" in path.read_bytes()]
+    kept = SweepStore(SWEEP_ID, page).load_plan()
+    assert (kept.command, kept.suite.file) == ("sweep campaign ~/mine.yaml", "~/mine/sine.yaml")
+    assert kept.request.set == {"dataset": "~/data", "other": "/home/somebody-else/x"}
+    assert check_published(page) == [] and "`sweep campaign ~/mine.yaml`" in (page / "README.md").read_text()
+
+
 def test_the_readme_says_what_the_data_say_and_no_file_names_a_host(page: Path) -> None:
     text = (page / "README.md").read_text()
     for line in (
