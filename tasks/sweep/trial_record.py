@@ -46,8 +46,11 @@ def measured_journal(folder: Path, result: TrialResult, key: str | None = None) 
     if result.journal is not None and journal.mark != result.journal:
         if not os.path.lexists(path):
             raise JournalError(path, 0, f"is missing, and {RESULT} counts {result.journal.records} records")
-        found = f"{journal.mark.records} other records" if journal.mark else "an attempt that was never closed"
-        raise JournalError(path, _lines(path), f"has {found}, and {RESULT} counts {result.journal.records} of attempt {result.attempt}")
+        lines, counted = _lines(path), f"{RESULT} counts {result.journal.records} records of attempt {result.attempt}"
+        if not lines:
+            raise JournalError(path, 0, f"is empty, and {counted}")
+        found = f"has {journal.mark.records} other records" if journal.mark else "ends before its last attempt was closed"
+        raise JournalError(path, lines, f"{found}, and {counted}")
     if result.outcome is Outcome.OK and journal.version >= VERSION and journal.mark is None:
         raise JournalError(path, _lines(path), f"ends before attempt {result.attempt} was closed, and {RESULT} says that it ended")
     return journal

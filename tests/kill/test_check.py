@@ -157,7 +157,7 @@ _RUN = f"run-{_FIRST}"
         (without_mark, f"trial {_FIRST}: result.json does not say what its journal holds"),
         (steps_missing, f"trial {_FIRST}: its journal has 3 steps, not each of 1 to 4 once"),
         (second_attempt, f"trial {_FIRST}: its journal has attempts [1, 2], and 1 may have been started"),
-        (cut_journal, "an attempt that was never closed, and result.json counts"),
+        (cut_journal, "ends before its last attempt was closed, and result.json counts"),
         (aside, f"trial {_FIRST}: its record was found damaged"),
         (prefect_open, "Prefect: flow run flow-1 is RUNNING"),
         (in_mlflow(f"update runs set status = 'RUNNING' where run_uuid = '{_RUN}'"), f"MLflow: attempt 1 of trial {_FIRST} is RUNNING"),

@@ -62,8 +62,14 @@ BROKEN: dict[str, tuple[Break, str]] = {
     "spliced trial": (splice, r"trial\.json is of trial \w{16}"),
     "spliced plan": (resealed, rf"plan\.json: trial \w+ belongs to sweep {OTHER_ID}"),
     "edited trial": (lambda store, trials: edit(trials[1] / "trial.json", index=7), r"trial\.json differs from the trial in the plan"),
-    "no trial": (lambda store, trials: (trials[1] / "trial.json").unlink(), r"trial\.json does not exist: the trial's folder is not whole"),
-    "to do": (lambda store, trials: (trials[1] / "result.json").unlink(), r"result\.json does not exist: the trial is still to do"),
+    "no trial": (
+        lambda store, trials: (trials[1] / "trial.json").unlink(),
+        r"trial\.json does not exist: `sweep resume made-up-.*` writes it again",
+    ),
+    "to do": (
+        lambda store, trials: (trials[1] / "result.json").unlink(),
+        r"result\.json does not exist: the trial is still to do: `sweep resume made-up-",
+    ),
     "damaged": (
         lambda store, trials: edit(trials[1] / "result.json", attempt=0),
         r"result\.json, attempt: is 0: Input should be",

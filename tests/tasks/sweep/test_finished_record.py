@@ -126,7 +126,7 @@ def test_another_trials_journal_and_an_earlier_one_of_the_same_trial_are_refused
     (folder / "journal.jsonl").unlink()
     with JournalWriter(folder / "journal.jsonl", 1, interval=60, trial=one.key) as journal:
         journal.append("end", outcome="ok", reason=None)
-    assert "journal.jsonl, line 3: has 2 other records, and result.json counts 5 of attempt 1" in str(damage(one, folder))
+    assert "journal.jsonl, line 3: has 2 other records, and result.json counts 5 records of attempt 1" in str(damage(one, folder))
     (folder / "journal.jsonl").write_bytes(own)
     assert damage(one, folder) is None
     shutil.copy(other / "result.json", folder / "result.json")
