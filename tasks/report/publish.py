@@ -72,7 +72,7 @@ class PublishedSweep:
     head: str
     facts: Sequence[tuple[str, str]]
     command: str
-    table: ComparisonTable
+    table: ComparisonTable | None  # None of a sweep without cells that measured
     loading: Bullets | None
     sections: Sequence[Section]
     picture: tuple[str, str] | None = None
@@ -183,7 +183,7 @@ def published_sweep(folder: Path) -> PublishedSweep:
     paths = render_report(published)
     report = make_report(published)
     head = paths.markdown.read_text().split("\n## ", 1)[0].split("\n", 1)[1].strip()
-    table = report.section("comparison").block(ComparisonTable)
+    table = report.section("comparison").block(ComparisonTable) if "comparison" in report.section_names else None
     loading = report.section("data_loading").block(Bullets) if "data_loading" in report.section_names else None
     sections = [report.section(name) for name in _SHOWN if name in report.section_names]
     drawn = {path.stem: (title, path.relative_to(folder.parent).as_posix()) for title, path in paths.drawn}

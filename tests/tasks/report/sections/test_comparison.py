@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tasks.analysis.trial_row import TrialRow
+from tasks.report.markdown import render_markdown
 from tasks.report.sections.comparison import SEEDS
 from tests.tasks.cell_support import repeats, report_of, row, settings, workers
 
@@ -34,3 +35,10 @@ def test_step_times_that_did_not_settle_matter_to_what_depends_on_them(metric: s
         place for block in report.section("comparison").blocks if block.kind == "comparison" for _, line in block.rows for place in line
     ]
     assert ["did not settle" in place.notes for place in places] == [told]
+
+
+def test_where_nothing_measured_there_is_no_table() -> None:
+    rows = [row({"pool": "gaudi2-emulated", "dataloader_workers": count}, 100.0, emulated=True) for count in (0, 1)]
+    report = report_of(rows, settings())
+    assert "comparison" not in report.section_names and "|  |" not in render_markdown(report)
+    assert "comparison" in report_of(rows, settings(), emulated=True).section_names
