@@ -228,10 +228,19 @@ def _unfinished(source: ReportSource, cells: Sequence[Cell]) -> NextStep | None:
 
 
 def _apart(answers: Sequence[Answer]) -> str:
-    """Why there is an answer for each of several groups of cells."""
+    """In how many of several groups of cells there is a winner, and why there are several."""
     first, others = answers[0].best, [answer.best for answer in answers[1:]]
     works, devices = any(other.work != first.work for other in others), any(other.devices != first.devices for other in others)
-    return BOTH_APART if works and devices else ON_OTHERS if devices else APART
+    why = BOTH_APART if works and devices else ON_OTHERS if devices else APART
+    ranked = [answer for answer in answers if answer.compared > 1]
+    if not ranked:
+        return why
+    won, of = sum(answer.winner is not None for answer in ranked), len(ranked)
+    if of == 1:
+        lead = f"{'A' if won else 'No'} winner among the cells that are compared"
+    else:
+        lead = f"A winner in {won if won < of else 'each'} of {of} groups of cells" if won else f"No winner in {of} groups of cells"
+    return f"{lead}. {why}"
 
 
 def _kind(plan: Plan) -> list[str]:
