@@ -122,7 +122,8 @@ def _section(record: Record, start: int, path: Path, number: int) -> Section:
 
 
 class JournalWriter:
-    """Appends records. `append` only queues. A thread writes and fsyncs every `interval` seconds, so a step never waits for a disk.
+    """Appends records. `append` queues a record's JSON. A thread writes and fsyncs every `interval` seconds, so a step never waits for a
+    disk.
 
     `append`, `flush` and `close` raise OSError once a write has failed, for example on a full disk.
     """

@@ -62,6 +62,8 @@ def profile(context: SessionContext, steps: Steps, window: dict[str, Any]) -> li
         if len(traced) < count and not context.ranks.all_say("the trace failed"):
             raise
         context.recorder.note(f"no steps were traced: {type(error).__name__}: {str(error)[:200]}")
+        if len(traced) < count:  # ranks may have failed in different collectives, so none may follow
+            return [None] * context.ranks.world_size
         traced = []
     each, all_products = context.ranks.gather(parts), context.ranks.gather(products)
     if context.ranks.rank != 0 or not traced:

@@ -186,7 +186,7 @@ class _Search:
         tried = ", ".join(f"{size} {'fits' if answer.fits else 'does not'}" for size, answer in known.items())
         return SearchResult(
             good,
-            f"batch_size max: {good} samples fit, {edge}; a size counts as fitting if {PROBE_STEPS + PROBE_WARMUP} steps "
+            f"batch_size max: {good} samples fit, {edge}; a size counts as fitting if its steps, {PROBE_STEPS + PROBE_WARMUP} at a time, "
             f"leave {PROBE_HEADROOM:.0%} of the device's memory free ({tried}; {processes} processes)",
         )
 
@@ -237,7 +237,7 @@ def probe(
     if result.outcome is Outcome.DOES_NOT_FIT and size not in received:
         report_answer(size, Answer(False, None, result.reason))
     elif result.outcome not in (Outcome.OK, Outcome.DOES_NOT_FIT):
-        failed = size if size not in received else next_size(received) or size
+        failed = size if known is None or size not in received else next_size(received) or size
         raise TrialEnded(str(result.outcome), f"the probe of batch size {failed}: {result.reason}")
     elif size not in received:  # the device does not report its memory use
         report_answer(size, answer_for(None))

@@ -49,10 +49,15 @@ def _what_else(store: SweepStore, plan: Plan, *, more_asked: bool) -> str:
     told = f"; {step[:1].lower()}{step[1:]}" if step else ""
     if plan.race is not None:
         return f", and no other round fits{told}" if step else ", and the race is decided; `sweep tune` starts another"
-    return told if step and not more_asked else _of_rounds(store, plan, told, more_asked=more_asked)
+    if step and not more_asked:
+        return told
+    from tasks.report.answer import HOPELESS
+
+    hopeless = comparison is not None and any(HOPELESS in line for line in comparison.headline)
+    return _of_rounds(store, plan, told, more_asked=more_asked, hopeless=hopeless)
 
 
-def _of_rounds(store: SweepStore, plan: Plan, told: str, *, more_asked: bool) -> str:
+def _of_rounds(store: SweepStore, plan: Plan, told: str, *, more_asked: bool, hopeless: bool) -> str:
     from tasks.analysis.looks import cells_of_plan, undecided_cells
     from tasks.analysis.results import load_sweep
 
@@ -64,7 +69,7 @@ def _of_rounds(store: SweepStore, plan: Plan, told: str, *, more_asked: bool) ->
         return ", and no other round can be added: `limit` in the suite says how many trials it may have"
     if told:
         return told
-    if undecided and plan.decide is not None and plan.decide.looks and not emulated:
+    if hopeless or (undecided and plan.decide is not None and plan.decide.looks and not emulated):
         return ", and no sensible number of further rounds would decide what is open"
     if undecided:
         return f"; `{more}` goes on with what is undecided"

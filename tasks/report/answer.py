@@ -6,6 +6,7 @@ needs no proof. Nothing else is called faster.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -14,12 +15,11 @@ from itertools import combinations
 
 from experiments.metrics import Direction, Kind, Metric, Scale
 from experiments.parameters import REFERENCE_SEEDS
-from experiments.stats.estimate import Estimate
 from experiments.stats.look import KEPT, Look
 from experiments.stats.verdict import Verdict
 from experiments.trial import label
 from tasks.analysis.cell import Cell
-from tasks.analysis.judge_cells import OF_MANY, Comparison, judge_best, judge_pairs, smallest_effect, table_comparison
+from tasks.analysis.judge_cells import OF_MANY, TOO_WIDE, Comparison, judge_best, judge_pairs, smallest_effect, table_comparison
 from tasks.analysis.looks import NOT_LOOKED, undecided_cells
 from tasks.analysis.rounds_left import SENSIBLE, rounds_left
 from tasks.analysis.same_work import groups_to_rank
@@ -29,6 +29,7 @@ from tasks.report.text_format import change, change_interval, difference, ended,
 
 MOST_NAMES = 4
 _FEW = 3  # repeats; with fewer the spread is not known well enough to say how many more it takes
+HOPELESS = f"No sensible number of repeats would decide it: more than {SENSIBLE} rounds as it looks now."
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,9 +210,11 @@ def _no_clear_winner(best: Cell, found: Sequence[Duel], struck: Sequence[str], a
     if unproven:
         certainty.append(f"Loss parity is unproven: {listed(unproven, MOST_NAMES)}.")
     cells = [best, *(duel.other for duel in found)]
-    step = None if same else _more(cells, first, asked, [duel.found.ratio for duel in level])
-    if step is None and not same and not asked.in_rounds and all(not keep_failing(cell.rows) for cell in first):
-        certainty.append(f"No sensible number of repeats would decide it: more than {SENSIBLE} rounds as it looks now.")
+    takes = _rounds_to_decide(level, max(len(cell.rows) for cell in cells), asked)
+    hopeless = takes is not None and not takes and not asked.outlook.waiting
+    step = None if same or hopeless else _more(cells, first, asked, min(takes) if takes else None)
+    if hopeless and not asked.in_rounds:
+        certainty.append(HOPELESS)
     others = [duel.other for duel in level]
     return Answer(headline, best, len(cells), certainty=certainty, next_step=step, work=work, level=others)
 
@@ -357,9 +360,20 @@ def _margin(metric: Metric, minimum: float | None) -> str:
     return percent(least) if metric.scale is Scale.LOG else difference(least, metric)
 
 
-def _more(cells: Sequence[Cell], level: Sequence[Cell], asked: _Asked, ratios: Sequence[Estimate] = ()) -> NextStep | None:
-    """What would decide more: the sweep's rest, where trials are still to do; else rounds up to three, or as many as one of the `ratios`
-    needs by what is known of it, None where all need more than is sensible.
+def _rounds_to_decide(level: Sequence[Duel], count: int, asked: _Asked) -> Sequence[int] | None:
+    """How many more rounds each of these would take, of those that take a sensible number. None where the spread is not what keeps one of
+    them open, or is not known well enough: with fewer than _FEW rounds, of one trial, of disturbed trials, of other hosts or sittings."""
+    wide = [duel for duel in level if duel.found.why_undecided in (TOO_WIDE, OF_MANY) and math.isfinite(duel.found.ratio.se)]
+    if count < _FEW or len(wide) < len(level) or any(duel.other.disturbed for duel in wide):
+        return None
+    looks = [Look(round=count, spent=1 - KEPT)]  # of trials that were all planned at the start: tasks/rounds/budget.py
+    left = [rounds_left(duel.found.ratio, duel.other.metric, looks, asked.minimum) for duel in wide]
+    return [rounds for rounds in left if rounds is not None]
+
+
+def _more(cells: Sequence[Cell], level: Sequence[Cell], asked: _Asked, rounds: int | None = None) -> NextStep | None:
+    """What would decide more: the sweep's rest, where trials are still to do; else so many rounds, where that is known, else rounds up to
+    three, or to twice as many as there were.
 
     `level`: the cells that are to be told apart. Such rounds are by themselves of the cells alone whose comparison with the baseline is
     open, and of their baselines, which need not be these.
@@ -372,15 +386,7 @@ def _more(cells: Sequence[Cell], level: Sequence[Cell], asked: _Asked, ratios: S
     count = max(len(cell.rows) for cell in cells)
     undecided = undecided_cells(cells)
     run = {id(one) for cell in undecided for one in (cell, cell.baseline)}
-    more = max(_FEW, 2 * count) - count
-    if count >= _FEW and ratios:
-        looks = [
-            Look(round=count, spent=1 - KEPT)
-        ]  # as tasks/rounds/budget.py counts the look at trials that were all planned at the start
-        left = [rounds for ratio in ratios if (rounds := rounds_left(ratio, level[0].metric, looks, asked.minimum))]
-        if not left:
-            return None
-        more = min(left)
+    more = max(_FEW, 2 * count) - count if rounds is None else rounds
     return outlook.rounds(more, all_cells=not all(id(cell) in run for cell in level))
 
 

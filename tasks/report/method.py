@@ -5,7 +5,7 @@ from __future__ import annotations
 from experiments.metrics import Metric, Scale
 from experiments.stats.verdict import CHANCE, DISCOVERY
 from tasks.analysis.judge_cells import smallest_effect
-from tasks.report.text_format import percent, quantity
+from tasks.report.text_format import difference, percent
 
 
 def method_of(metric: Metric | None, minimum: float | None) -> str:
@@ -20,7 +20,7 @@ def method_of(metric: Metric | None, minimum: float | None) -> str:
     if metric.scale is Scale.LOG:
         off, within = f"the ratio is off 1 by at least {percent(effect)}", f"within {percent(effect)} of 1"
     else:
-        size = quantity(effect, metric)
+        size = difference(effect, metric)
         off, within = f"the difference is at least {size}", f"within {size} of 0"
     return (
         f"{values} A cell is faster or slower (better or worse) than another where {off}, its p-value is below {percent(CHANCE)} and the "

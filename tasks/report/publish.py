@@ -167,7 +167,7 @@ def _publish_sweep(store: SweepStore, target: Path) -> PublishedSweep:
 
 def publish_again(source: Path, target: Path) -> PublishedSweep:
     """Write the report of a published sweep, in `source`, anew into `target`; what was measured stays byte by byte, and of its plan all
-    but the places of data that we drew."""
+    but the places that `publish_plan` hides."""
     target.mkdir(parents=True)
     for kept in (STEPS, KNOWN_SPREAD, CERTIFICATES, HELD_TIME):  # with the plan what was measured and known; all else is derived
         if (source / kept).exists():

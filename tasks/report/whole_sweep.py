@@ -44,7 +44,7 @@ def _of_trial(trial: Trial, store: SweepStore) -> list[str]:
     told, result = read_model(folder / TRIAL, Trial, AGAIN), read_result(folder)
     if told is None or result is None:
         goes_on = f"`sweep resume {store.sweep_id}`"
-        what = f"{goes_on} writes it again, and measures nothing anew" if told is None else f"the trial is still to do: {goes_on}"
+        what = f"the trial is still to do: {goes_on}" if result is None else f"{goes_on} writes it again, and measures nothing anew"
         return [f"{folder / (TRIAL if told is None else RESULT)} does not exist: {what}"]
     if told.model_copy(update={"data": trial.data}) != trial:  # the key has their fingerprint; the folder of sweeps may have been moved
         moved = told.sweep_id != trial.sweep_id

@@ -69,6 +69,9 @@ def test_so_it_is_on_several_ranks_if_all_of_them_fail(
     said: list[str] = []
     monkeypatch.setattr(profile, "trace", no_memory)
     monkeypatch.setattr(Ranks, "all_say", lambda self, what: said.append(what) or True)
+    gather = Ranks.gather
+    apart = "they may have failed in different collectives"
+    monkeypatch.setattr(Ranks, "gather", lambda self, own: pytest.fail(apart) if said else gather(self, own))
     setting.run(Ranks(rank, 2, rank, 2), devices=2, profile_steps=2, evaluate=False)
     assert said == ["the trace failed"]
     if rank == 0:

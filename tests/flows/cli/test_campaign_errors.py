@@ -19,7 +19,7 @@ budget: 10m
 sweeps:
   - suite: synthetic
     profile: smoke
-    set: {widht: 3}
+    set: {widht: 3, stepps: 4}
     to: docs/results/a
   - name: second
     suite: synthetic
@@ -75,6 +75,7 @@ def test_what_is_wrong_with_the_sweeps_of_a_campaign_is_said_of_all_with_its_fil
     assert done.exit_code == 1
     for line, said in (
         (6, "sweeps[0].set.widht: the workload synthetic has no such parameter; did you mean 'width'?"),
+        (6, "sweeps[0].set.stepps: the workload synthetic has no such parameter; did you mean 'steps'?"),
         (11, "sweeps[1].set.width: is 'wide'; should be a whole number"),
         (12, "sweeps[1].only.precision: is 'fp33'"),
         (14, "sweeps[2].suite: synthetik: unknown suite; did you mean 'synthetic'?"),
@@ -87,7 +88,7 @@ def test_what_is_wrong_with_the_sweeps_of_a_campaign_is_said_of_all_with_its_fil
 
 def test_what_the_command_line_asks_of_all_sweeps_is_not_blamed_on_the_file(tmp_path: Path) -> None:
     file = tmp_path / "wrong.yaml"
-    file.write_text(WRONG.replace("widht: 3", "width: 8").replace("width: wide", "width: 8"))
+    file.write_text(WRONG.replace("widht: 3, stepps: 4", "width: 8").replace("width: wide", "width: 8"))
     done = CliRunner().invoke(
         app, ["campaign", str(file), "--plan", "--set", "steps=many", "--sweep", "synthetic-smoke", "--sweep", "second"]
     )

@@ -52,7 +52,9 @@ def test_of_a_command_whose_report_gives_no_step_a_resume_goes_on_all_the_same(m
 def test_what_no_sensible_number_of_rounds_decides_gets_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
     decide = DecideSettings(budget_s=60.0, until_decided=True, looks=[Look(round=4, spent=0.75)])
     rows = race_rows([100.0, 102.0], [(0, 1)] * 4, sd=0.2)
-    assert said(monkeypatch, rows, decide=decide) == f"{DONE}, and no sensible number of further rounds would decide what is open"
+    no_hope = f"{DONE}, and no sensible number of further rounds would decide what is open"
+    assert said(monkeypatch, rows, decide=decide) == no_hope
+    assert said(monkeypatch, rows) == no_hope, "nor of a sweep whose trials were all planned at the start"
 
 
 @pytest.mark.parametrize("more", [False, True])

@@ -14,7 +14,7 @@ from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
 from tasks.analysis.looks import NOT_LOOKED
 from tasks.analysis.trial_row import TrialRow
-from tasks.report.answer import Answer, _without_labels, find_answers
+from tasks.report.answer import HOPELESS, Answer, _without_labels, find_answers
 from tasks.report.next_step import FINISH, NextStep, Outlook
 from tests.tasks.cell_support import EVEN, OTHER, ROUGH, in_threes, judged, made, repeats, report_of, row, settings, workers
 
@@ -53,7 +53,11 @@ def test_all_equal_have_no_winner_and_need_no_more_repeats() -> None:
 
 def test_what_is_undecided_shares_the_place_and_asks_for_the_rounds_that_would_decide_it() -> None:
     """15 more of 40 s with what is known of effect and spread; where it would take more than 50 nothing is asked for, and that is said."""
-    wide = answer([*repeats(workers(0), 100.0, ROUGH), *repeats(workers(1), 150.0, ROUGH[::-1])])
+    rows = [*repeats(workers(0), 100.0, ROUGH), *repeats(workers(1), 150.0, ROUGH[::-1])]
+    wide = answer(rows)
+    for outlook in (replace(OUTLOOK, command="sweep nightly"), replace(OUTLOOK, round_s=None)):
+        [unasked] = find_answers(made(rows), outlook)
+        assert unasked.next_step is None and HOPELESS not in unasked.certainty, "no step is not no hope"
     assert wide.next_step == NextStep("sweep resume made-up --budget 11m", 600.0)
     assert not any("sensible" in line for line in wide.certainty)
     found = answer([*repeats(workers(0), 100.0, ROUGH), *repeats(workers(1), 110.0, ROUGH[::-1]), *repeats(workers(2), 1.0)])
@@ -61,7 +65,7 @@ def test_what_is_undecided_shares_the_place_and_asks_for_the_rounds_that_would_d
     assert found.certainty[0].startswith("Best measured: MP-1, 110.0 samples/s, ")
     assert "It beats 1 other." in found.certainty and "Undecided against MP-0: too wide an interval." in found.certainty
     assert found.next_step is None and found.label == "3 cells compared"
-    assert found.certainty[-1] == "No sensible number of repeats would decide it: more than 50 rounds as it looks now."
+    assert found.certainty[-1] == HOPELESS == "No sensible number of repeats would decide it: more than 50 rounds as it looks now."
     rows = [*repeats(workers(0), 100.0, ROUGH), *repeats(workers(1), 110.0, ROUGH[::-1])]
     [of_rounds] = find_answers(made(rows), OUTLOOK, in_rounds=True)
     assert of_rounds.next_step is None and not any("sensible" in line for line in of_rounds.certainty), "its standing says so"
@@ -154,6 +158,20 @@ def test_of_one_and_two_trials_the_single_one_is_not_beaten() -> None:
     assert found.headline == "No clear winner: MP-1 and MP-2 are not shown to differ"
     assert "Undecided against MP-2: one trial." in found.certainty
     assert found.next_step == NextStep("sweep resume made-up --budget 2m --no-until-decided", 80.0), "MP-1 is decided against MP-0"
+
+
+@pytest.mark.parametrize("why", ["another host", "disturbed"])
+def test_where_not_the_spread_keeps_it_open_as_many_rounds_again_are_asked_for(why: str) -> None:
+    elsewhere = {"host_id": "other" if why == "another host" else "h"}
+    rows = [
+        *repeats(workers(0), 100.0, ROUGH, environment={"host_id": "h"}),
+        *repeats(workers(1), 101.0, ROUGH[::-1], environment=elsewhere),
+    ]
+    if why == "disturbed":
+        rows = [replace(one, result=one.result.model_copy(update={"disturbed": "other processes"})) for one in rows if one.result]
+    [found] = find_answers(made(rows), OUTLOOK)
+    assert HOPELESS not in found.certainty
+    assert found.next_step is not None and found.next_step.seconds == 120.0
 
 
 def test_rounds_of_all_cells_are_asked_for_where_what_is_level_is_decided_against_the_baseline() -> None:

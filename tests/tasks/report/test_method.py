@@ -17,6 +17,8 @@ from tests.tasks.cell_support import repeats, settings, source_of
         ("throughput", None, "the ratio is off 1 by at least 2.0 %", "within 2.0 % of 1"),
         ("throughput", 0.05, "the ratio is off 1 by at least 5.0 %", "within 5.0 % of 1"),
         ("loss_spikes", None, "the difference is at least 1", "within 1 of 0"),
+        ("mfu", 0.05, "the ratio is off 1 by at least 5.0 %", "within 5.0 % of 1"),
+        ("data_wait_share", None, "the difference is at least 2.00 points", "within 2.00 points of 0"),
     ],
 )
 def test_the_levels_and_the_smallest_effect_are_those_that_the_verdicts_use(
