@@ -13,3 +13,8 @@ class Look(Strict):
 
     round: int
     spent: float
+
+
+def only_look(rounds: int) -> Look:
+    """The look at a sweep whose trials were all planned at the start, when they are done: what it may use, KEPT aside."""
+    return Look(round=rounds, spent=1 - KEPT)

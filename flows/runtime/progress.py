@@ -153,7 +153,7 @@ class SweepProgress:
         """Pools whose slots others hold: a trial waits for them and none of this sweep's runs there."""
         since = time.monotonic() - _BRIEFLY_S
         waiting = {row.trial.pool for row in self.rows.values() if row.state == IN_USE and row.waits_since < since}
-        return waiting - {row.trial.pool for row in self.rows.values() if row.started is not None and row.ended is None}
+        return waiting - {trial.pool for trial in self.running()}
 
     def running(self) -> list[Trial]:
         """Trials that began and have not ended. Takes no lock: a signal's handler asks, whatever its thread was doing."""

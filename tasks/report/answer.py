@@ -15,7 +15,7 @@ from itertools import combinations
 
 from experiments.metrics import Direction, Kind, Metric, Scale
 from experiments.parameters import REFERENCE_SEEDS
-from experiments.stats.look import KEPT, Look
+from experiments.stats.look import only_look
 from experiments.stats.verdict import Verdict
 from experiments.trial import label
 from tasks.analysis.cell import Cell
@@ -366,8 +366,7 @@ def _rounds_to_decide(level: Sequence[Duel], count: int, asked: _Asked) -> Seque
     wide = [duel for duel in level if duel.found.why_undecided in (TOO_WIDE, OF_MANY) and math.isfinite(duel.found.ratio.se)]
     if count < _FEW or len(wide) < len(level) or any(duel.other.disturbed for duel in wide):
         return None
-    looks = [Look(round=count, spent=1 - KEPT)]  # of trials that were all planned at the start: tasks/rounds/budget.py
-    left = [rounds_left(duel.found.ratio, duel.other.metric, looks, asked.minimum) for duel in wide]
+    left = [rounds_left(duel.found.ratio, duel.other.metric, [only_look(count)], asked.minimum) for duel in wide]
     return [rounds for rounds in left if rounds is not None]
 
 

@@ -227,10 +227,16 @@ def _home() -> Mapping[str, str]:
 
 
 def _without_home(plan: Plan) -> Plan:
-    text = hidden = plan.model_dump_json()
-    for home, instead in _home().items():
-        hidden = re.sub(rf"(?<![\w.-]){re.escape(home)}(?![\w.-])", instead, hidden)
+    text = plan.model_dump_json()
+    hidden = _hidden(text, _home())
     return plan if hidden == text else Plan.model_validate_json(hidden)
+
+
+def _hidden(text: str, names: Mapping[str, str]) -> str:
+    """The text with what stands in the place of each of these names, which are no parts of longer ones."""
+    for name, instead in names.items():
+        text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", instead, text)
+    return text
 
 
 def _named_below_runs(trial: Trial) -> Trial:
@@ -257,14 +263,9 @@ def _trial(row: TrialRow, folder: Path, names: Mapping[str, str]) -> tuple[Any, 
     table = steps_table(folder) if (folder / JOURNAL).exists() else _no_steps()
     meta = meta_of(table)
 
-    def hidden(text: str | None) -> str | None:
-        for name, instead in names.items():
-            text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", instead, text) if text else text
-        return text
-
     environment = {name: value for name, value in row.result.environment.items() if name not in PRIVATE}
     disturbed = re.sub(r", user [^)]*", "", row.disturbed) if row.disturbed else None  # what it was, not whose
-    reason = hidden(row.result.reason)
+    reason = row.result.reason and _hidden(row.result.reason, names)
     update = {"environment": environment, "reason": reason, "detail": None, "disturbed": disturbed}
     told: TrialResult = row.result.model_copy(update=update)
     beside = {
@@ -272,7 +273,7 @@ def _trial(row: TrialRow, folder: Path, names: Mapping[str, str]) -> tuple[Any, 
         "result": told.model_dump(mode="json"),
         CAPPED_BY: list(row.capped_by),
         "environment": {name: value for name, value in meta.get("environment", {}).items() if name not in PRIVATE},
-        "notes": [{**note, "text": hidden(str(note["text"]))} for note in meta.get("notes", ())],
+        "notes": [{**note, "text": _hidden(str(note["text"]), names)} for note in meta.get("notes", ())],
     }
     return table.replace_schema_metadata(None), beside
 

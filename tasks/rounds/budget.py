@@ -7,7 +7,7 @@ import time
 from experiments.config import duration
 from experiments.config.errors import ConfigError
 from experiments.spec.schema import MOST_ROUNDS
-from experiments.stats.look import KEPT, Look
+from experiments.stats.look import only_look
 from experiments.trial import Outcome, Trial
 from tasks.analysis.looks import cells_of_plan, undecided_cells
 from tasks.analysis.race import State, race_of
@@ -90,7 +90,7 @@ def with_budget(store: SweepStore, plan: Plan, budget_s: float | None, until_dec
         if budget_s is None:
             raise ConfigError.one("--until-decided", None, "", f"{plan.sweep_id} has no budget of time", "add --budget 25m")
         rounds = plan.last_round
-        looks = [Look(round=rounds, spent=1 - KEPT)] if rounds >= 2 else []
+        looks = [only_look(rounds)] if rounds >= 2 else []
         settings = DecideSettings(budget_s=budget_s, until_decided=True, least=rounds if looks else 3, looks=looks)
     if until_decided is not None:
         settings = settings.model_copy(update={"until_decided": until_decided})

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
-import stat
 import subprocess
 import sys
 import threading
 import zlib
-from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +19,6 @@ import pytest
 from cluster.journal import journal as module
 from cluster.journal.errors import JournalError
 from cluster.journal.journal import Journal, JournalFollower, JournalWriter, decode, encode, last_checksum, read_journal
-from experiments.atomic_file import atomic_write
 
 
 def write(path: Path, steps: int, attempt: int = 1) -> None:
@@ -154,53 +151,6 @@ def test_what_json_has_not_is_refused_where_it_is_written_and_takes_nothing_with
         journal.append("step", step=2)
     read = read_journal(path)
     assert [step["step"] for step in read.steps] == [1, 2] and read.mark is not None and read.mark.closed
-
-
-def test_publish_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = tmp_path / "result.json"
-    atomic_write(target, "old")
-
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        atomic_write(target, "new")
-    assert target.read_text() == "old"
-    assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
-
-
-def test_publish_survives_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The content is on the disk before it takes the name, and the name is before publish returns."""
-    target = tmp_path / "result.json"
-    atomic_write(target, "old")
-    synced = []
-
-    def fsync(descriptor: int) -> None:
-        folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
-        synced.append((folder, os.path.samestat(os.fstat(descriptor), tmp_path.stat()), os.fstat(descriptor).st_size, target.read_text()))
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    atomic_write(target, "nëw")
-    (file, folder) = synced
-    assert (file[0], file[2], file[3]) == (False, len("nëw".encode()), "old")
-    assert folder[:2] == (True, True) and folder[3] == "nëw"
-    assert target.read_bytes() == "nëw".encode()
-
-
-def test_publish_leaves_no_descriptor_open(tmp_path: Path) -> None:
-    def opened() -> list[str]:
-        """Of this test's folder: libraries that other tests use in this process open and close files of their own at any time."""
-        found = list[str]()
-        for descriptor in Path("/proc/self/fd").iterdir():
-            with suppress(FileNotFoundError):
-                found.append(str(descriptor.readlink()))
-        return [name for name in found if name.startswith(str(tmp_path))]
-
-    with open(tmp_path / "b", "w"):
-        assert opened() == [str(tmp_path / "b")]
-    atomic_write(tmp_path / "a", "text")
-    assert opened() == []
 
 
 def test_a_line_ends_in_the_checksum_of_itself_and_all_before_it() -> None:

@@ -1,0 +1,59 @@
+"""A file is written whole or not at all, whatever ends the writer."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from experiments.atomic_file import atomic_write
+
+
+def test_publish_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "result.json"
+    atomic_write(target, "old")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        atomic_write(target, "new")
+    assert target.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_publish_survives_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The content is on the disk before it takes the name, and the name is before publish returns."""
+    target = tmp_path / "result.json"
+    atomic_write(target, "old")
+    synced = []
+
+    def fsync(descriptor: int) -> None:
+        folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        synced.append((folder, os.path.samestat(os.fstat(descriptor), tmp_path.stat()), os.fstat(descriptor).st_size, target.read_text()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    atomic_write(target, "nëw")
+    (file, folder) = synced
+    assert (file[0], file[2], file[3]) == (False, len("nëw".encode()), "old")
+    assert folder[:2] == (True, True) and folder[3] == "nëw"
+    assert target.read_bytes() == "nëw".encode()
+
+
+def test_publish_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    def opened() -> list[str]:
+        """Of this test's folder: libraries that other tests use in this process open and close files of their own at any time."""
+        found = list[str]()
+        for descriptor in Path("/proc/self/fd").iterdir():
+            with suppress(FileNotFoundError):
+                found.append(str(descriptor.readlink()))
+        return [name for name in found if name.startswith(str(tmp_path))]
+
+    with open(tmp_path / "b", "w"):
+        assert opened() == [str(tmp_path / "b")]
+    atomic_write(tmp_path / "a", "text")
+    assert opened() == []
