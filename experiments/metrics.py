@@ -254,6 +254,13 @@ REGISTRY: tuple[Metric, ...] = (
         "time for the trace",
     ),
     _state(
+        "batch_search_seconds",
+        "s",
+        0.20,
+        "what the search for the largest batch took beyond one of its processes, as many as a repeat has; null where none was searched for",
+        "time for the batch search",
+    ),
+    _state(
         "mean_power_w",
         "W",
         0.05,

@@ -30,7 +30,10 @@ BATCH_TIMES = {"queued": "service_time", "synchronous": "latency"}
 TOKENS = tuple(f"tokens_per_s{by}{end}" for by in ("", "_per_device") for end in ("", "_low", "_high"))
 COMMUNICATION = ("communication_s", "communication_exposed_s", "communication_share")
 SPIKES = ("loss_spikes", "rms_spikes", "loss_spikes_explained")
-_FROM_WINDOW = ("peak_memory_bytes", "alloc_retries", "time_to_first_step_s", "compile_seconds", "compile_cached_seconds", "trace_seconds")
+_FROM_WINDOW = (
+    *("peak_memory_bytes", "alloc_retries", "time_to_first_step_s"),
+    *("compile_seconds", "compile_cached_seconds", "trace_seconds", "batch_search_seconds"),
+)
 
 
 def summarise(

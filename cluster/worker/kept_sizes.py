@@ -1,4 +1,5 @@
-"""What a search for the largest batch found, kept for later trials of the same cell: they try that one size instead of searching anew.
+"""What a search for the largest batch found, kept for later trials of the same cell: they try that one size instead of searching anew, or
+go on with a search that was cut off.
 
 So all repeats of a cell measure the same size where it still fits, and a repeat takes one probe process. A file holds for one cell; it says
 on which device and with which code its sizes were tried, and holds for nothing else.
@@ -22,7 +23,8 @@ _ABOUT = ("device_name", "device_memory_bytes", "device_count", "world_size", "d
 
 
 class KeptSizes(BaseModel):
-    """What a file holds. `answers`: size -> whether it fits, and the share of the device's memory that it used; null if unknown."""
+    """What a file holds. `answers`: size -> whether it fits, and the share of the device's memory that it used; null if unknown. Those of a
+    search that is not over leave open what the largest size is."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -142,11 +142,14 @@ def _run(trial: Trial, options: argparse.Namespace) -> Termination:
 
     notes: list[str] = json.loads(os.environ.get("SWEEPBENCH_NOTES", "[]"))  # from the supervisor of several ranks
     parameters = trial.parameters
+    if "RANK" not in os.environ:
+        max_batch.tell_ranks(None)
     if parameters.get("batch_size") == "max":
         if "RANK" in os.environ:
             raise ValueError("batch_size max: start the trial without torchrun; it starts its own ranks")
         search = max_batch.find(trial, options)
         notes.append(search.note)
+        max_batch.tell_ranks(search)
         trial = max_batch.with_batch_size(trial, search.size)
     if not options.placement and "RANK" not in os.environ and int(parameters.get("devices", 1)) > 1:
         return ranks.supervise(trial, options, notes, RankEntry(main, leave))

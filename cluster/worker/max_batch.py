@@ -4,18 +4,20 @@ The next candidate follows from the answers so far (`next_size`), by a linear mo
 sizes, with all of its ranks, as long as they fit. That a size does not fit only a process that tries it first can tell: what earlier sizes
 left in the allocator may be why (FLAVA 2.7b, sharded and checkpointed, on two H200s: 342 samples after 336 did not fit, and in another
 search 461 did, after 552, 536, 436 and 486). So such a size ends its process, and the next one begins with it. It gets all earlier answers
-on its command line. Where an earlier trial of the cell has searched, the size that it found is tried alone (kept_sizes.py).
+on its command line. Where an earlier trial of the cell has searched, the size that it found is tried alone, and a search that was cut off
+goes on after the processes that had ended (kept_sizes.py).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,14 +40,17 @@ PROBE_STEPS, PROBE_WARMUP = 2, 2
 PROBE_HEADROOM = 0.03  # share of device memory that a fitting batch must leave unreserved
 PROBE_TIMEOUT_S = 900  # longest time without an answer
 PROBE_POLL_S = 0.5
+_SECONDS = "SWEEPBENCH_BATCH_SEARCH_S"  # for the ranks, as SearchResult.seconds
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The largest size that fits, and the sentence about it for the journal."""
+    """The largest size that fits, and the sentence about it for the journal. `seconds`: what the search took beyond one of its processes,
+    which a repeat on the same node has too; None where nothing was searched."""
 
     size: int
     note: str
+    seconds: float | None = field(default=None, compare=False)
 
 
 class Answer(NamedTuple):
@@ -146,6 +151,19 @@ def find(trial: Trial, options: argparse.Namespace) -> SearchResult:
         return _Search(trial, options, lambda text: journal.append("note", text=text)).run()
 
 
+def tell_ranks(search: SearchResult | None) -> None:
+    """Leave what the search took in the environment, for this trial's ranks (`seconds_searched`). None: there was none."""
+    os.environ.pop(_SECONDS, None)
+    if search is not None and search.seconds is not None:
+        os.environ[_SECONDS] = str(search.seconds)
+
+
+def seconds_searched() -> float | None:
+    """Of the search before this trial, as SearchResult.seconds."""
+    told = os.environ.get(_SECONDS)
+    return None if told is None else float(told)
+
+
 class _Search:
     """One trial's search. `say`: writes a note into its journal."""
 
@@ -156,7 +174,9 @@ class _Search:
 
     def run(self) -> SearchResult:
         earlier = read_sizes(self._trial.cell, self._say) if self._code else None
-        return (self._tried_again(earlier) if earlier else None) or self._anew()
+        if earlier and next_size(_of_earlier(earlier)) is not None:
+            return self._searched(earlier)
+        return (self._tried_again(earlier) if earlier else None) or self._searched()
 
     def _tried_again(self, earlier: KeptSizes) -> SearchResult | None:
         """The size that an earlier trial found, if it fits here too and was found in the same circumstances."""
@@ -171,23 +191,35 @@ class _Search:
         self._say(f"batch_size max: an earlier trial of this cell found {size}, {why}: the search starts anew")
         return None
 
-    def _anew(self) -> SearchResult:
-        known, processes, about = self._known, 0, dict[str, Any]()
+    def _searched(self, begun: KeptSizes | None = None) -> SearchResult:
+        """A whole search, or the rest of one that was cut off, if what it found out holds here."""
+        known, processes, began = self._known, 0, time.monotonic()
+        earlier = _of_earlier(begun) if begun else {}
+        if earlier:
+            sizes = ", ".join(str(size) for size in sorted(earlier))
+            self._say(f"batch_size max: an earlier trial of this cell had tried {sizes} when it was cut off: the search goes on from there")
+            known.update(earlier)
         while (size := next_size(known)) is not None:
             processes += 1
             about = self._probe(size, known)
+            if begun and about != begun.about:
+                self._say("batch_size max: what it tried was on another device or with other code: the search starts anew")
+                for other in earlier:
+                    del known[other]
+            begun = None
+            if self._code:  # after each process: the next one may be cut off
+                answers = {size: answer[:2] for size, answer in known.items()}
+                keep_sizes(self._trial.cell, KeptSizes(about=about, answers=answers), self._say)
         good, bad = search(lambda size: known[size], room=1 - PROBE_HEADROOM)
         if good == 0:
             raise TrialEnded(Outcome.DOES_NOT_FIT, f"batch_size max: not even one sample fits: {known[1].reason}")
-        if self._code:
-            answers = {size: answer[:2] for size, answer in known.items()}
-            keep_sizes(self._trial.cell, KeptSizes(about=about, answers=answers), self._say)
         edge = f"the most that the search tries ({MOST_SAMPLES})" if bad is None else f"{bad} does not"
         tried = ", ".join(f"{size} {'fits' if answer.fits else 'does not'}" for size, answer in known.items())
         return SearchResult(
             good,
             f"batch_size max: {good} samples fit, {edge}; a size counts as fitting if its steps, {PROBE_STEPS + PROBE_WARMUP} at a time, "
             f"leave {PROBE_HEADROOM:.0%} of the device's memory free ({tried}; {processes} processes)",
+            (time.monotonic() - began) * (1 - 1 / processes),
         )
 
     def _probe(self, size: int, known: Mapping[int, Answer] | None) -> dict[str, Any]:
@@ -197,6 +229,10 @@ class _Search:
         self._known[size] = answer
         used = "" if answer.used is None else f" with {answer.used:.1%} of the device's memory"
         self._say(f"batch size {size} {f'fits{used}' if answer.fits else f'does not fit: {answer.reason}'}")
+
+
+def _of_earlier(kept: KeptSizes) -> dict[int, Answer]:
+    return {size: Answer(fits, used) for size, (fits, used) in kept.answers.items()}
 
 
 def probe(

@@ -105,6 +105,7 @@ class TrialSession:
         if trains(context.workload):  # without training it would repeat "before"
             beside_window.evaluate(context, "after")
             beside_window.measure_communication(context, steps, window)
+        window["batch_search_seconds"] = max_batch.seconds_searched()
         began = time.monotonic()  # traces come last: where one fails within a step, no other step can follow
         products = beside_window.profile(context, steps, window)
         products = beside_window.launched_products(context, steps, window, products)

@@ -32,7 +32,8 @@ def trial_times(
     ended: Sequence[tuple[Trial, TrialResult]], expected: Mapping[str, float] | None = None, flows: Mapping[str, str] | None = None
 ) -> TrialTimes:
     """What the trials that ended ok would take again: a compilation that found nothing in its cache is not paid twice, and where only the
-    first repeats are traced (`profile_repeats`), neither is their trace.
+    first repeats are traced (`profile_repeats`), neither is their trace. Nor is a search for the largest batch: a repeat on the same node
+    takes over what it found.
 
     `expected`: cell -> s, for cells of which none ended ok. `flows`: trial key -> the flow that ran it. What lies between two flows is a
     pause between two runs of a command, which no round has. Where flows are not known, as on a page, it may be among the gaps: so of the
@@ -64,5 +65,5 @@ def longest_trials(ended: Sequence[tuple[Trial, TrialResult]]) -> dict[str, floa
 
 def _again_s(trial: Trial, result: TrialResult) -> float:
     traced = trial.parameters.get("profile_repeats")
-    once = ["compile_seconds", *(["trace_seconds"] if traced is not None and trial.repeat >= traced else [])]
+    once = ["compile_seconds", "batch_search_seconds", *(["trace_seconds"] if traced is not None and trial.repeat >= traced else [])]
     return result.finished_at - result.started_at - sum(float(result.summary.get(name) or 0.0) for name in once)

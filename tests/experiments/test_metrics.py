@@ -38,6 +38,7 @@ LOG, LINEAR, COUNT = Scale.LOG, Scale.LINEAR, Scale.COUNT
         ("compile_seconds", "s", LOWER, LOG, Kind.SECONDS, 0.20, True),
         ("compile_cached_seconds", "s", LOWER, LOG, Kind.SECONDS, 0.20, True),
         ("trace_seconds", "s", NEITHER, LOG, Kind.NUMBER, 0.20, False),
+        ("batch_search_seconds", "s", NEITHER, LOG, Kind.NUMBER, 0.20, False),
         ("communication_exposed_s", "s", LOWER, LINEAR, Kind.SECONDS, 0.001, True),
         ("peak_memory_bytes", "B", LOWER, LOG, Kind.BYTES, 0.03, False),
         ("energy_j_per_sample", "J", LOWER, LOG, Kind.NUMBER, 0.05, False),

@@ -225,7 +225,7 @@ def test_the_latency_of_a_token_is_a_batchs_median_by_the_tokens_of_a_sample() -
 
 def test_what_the_window_tells_is_passed_on() -> None:
     told = {"peak_memory_bytes": 1, "alloc_retries": 2, "time_to_first_step_s": 3.0, "compile_seconds": 4.0, "compile_cached_seconds": 5.0}
-    told["trace_seconds"] = 6.0
+    told |= {"trace_seconds": 6.0, "batch_search_seconds": 7.0}
     found = summarise(steps_of(TIMES), window(**told))
     assert {name: found[name] for name in told} == told
     assert all(summarise(steps_of(TIMES), window())[name] is None for name in told)

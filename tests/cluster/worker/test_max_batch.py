@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +16,7 @@ from cluster.devices.cpu import Cpu
 from cluster.kept_files import KEPT
 from cluster.worker import max_batch
 from cluster.worker.kept_sizes import SIZES, about_of, read_sizes
-from cluster.worker.max_batch import PROBE_HEADROOM, RESOLUTION, Answer, SearchResult, decode, predict, search
+from cluster.worker.max_batch import PROBE_HEADROOM, RESOLUTION, Answer, SearchResult, decode, predict, search, seconds_searched, tell_ranks
 from cluster.worker.outcome import TrialEnded
 from experiments.trial import Outcome
 from tests.cluster.worker.probe_support import Here, Pretended, found_on
@@ -243,6 +246,66 @@ def test_where_it_does_not_hold_the_search_starts_anew(
     assert f"batch_size max: an earlier trial of this cell found 87, {why}: the search starts anew" in notes
     again, _ = found_on(tmp_path / "again", monkeypatch, device)
     assert again.size == size and len(Here.commands) == 1, "what was found now is kept instead"
+
+
+def cut_off(folder: Path, monkeypatch: pytest.MonkeyPatch, device: type[Pretended]) -> list[str]:
+    """A search on a device that is cut off in its second process. Returns the sizes of which it has kept the answers."""
+
+    class Cut(Here):
+        def __init__(self, command: list[str]) -> None:
+            if len(self.commands) == 1:
+                raise KeyboardInterrupt
+            super().__init__(command)
+
+    with pytest.raises(KeyboardInterrupt), monkeypatch.context() as patched:
+        patched.setattr("tests.cluster.worker.probe_support.Here", Cut)
+        found_on(folder, patched, device)
+    [file] = (Path(os.environ[KEPT]) / SIZES).iterdir()
+    return list(json.loads(file.read_text())["answers"])
+
+
+def test_a_search_that_was_cut_off_goes_on_after_the_processes_that_had_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begun anew, two searches once cost a campaign on rented devices 28 minutes."""
+    monkeypatch.setenv(KEPT, str(tmp_path / "kept"))
+    kept = cut_off(tmp_path / "cut", monkeypatch, LeavesPieces)
+    assert kept[:2] == ["1", "8"]
+    found, notes = found_on(tmp_path / "rest", monkeypatch, LeavesPieces)
+    assert found.size == 87 and "88 does not" in found.note
+    assert (
+        notes[0]
+        == f"batch_size max: an earlier trial of this cell had tried {', '.join(kept)} when it was cut off: the search goes on from there"
+    )
+    assert not {*kept} & {note.split()[2] for note in notes if note.startswith("batch size ")}, "neither is tried again"
+    again, _ = found_on(tmp_path / "again", monkeypatch, LeavesPieces)
+    assert again.size == 87 and len(Here.commands) == 1, "now it is over"
+
+
+def test_on_another_device_a_search_that_was_cut_off_starts_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Smaller(Other, Shrunk):
+        """Another device, which holds half as much."""
+
+    monkeypatch.setenv(KEPT, str(tmp_path / "kept"))
+    cut_off(tmp_path / "cut", monkeypatch, LeavesPieces)
+    found, notes = found_on(tmp_path / "rest", monkeypatch, Smaller)
+    assert found.size == 43 and "44 does not" in found.note
+    assert "batch_size max: what it tried was on another device or with other code: the search starts anew" in notes
+    assert {"1", "8"} <= {note.split()[2] for note in notes if note.startswith("batch size ")}
+
+
+@pytest.mark.parametrize(("device", "seconds"), [(Pretended, 10.0), (LeavesPieces, 70.0)])
+def test_what_a_search_took_beyond_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: type[Pretended], seconds: float
+) -> None:
+    monkeypatch.setattr(max_batch, "time", SimpleNamespace(monotonic=lambda: 10.0 * len(Here.commands)))  # each takes ten seconds
+    monkeypatch.setenv(KEPT, str(tmp_path / "kept"))
+    found, _ = found_on(tmp_path / "first", monkeypatch, device)
+    assert found.seconds == pytest.approx(seconds) and len(Here.commands) == 1 + seconds / 10
+    repeat, _ = found_on(tmp_path / "repeat", monkeypatch, device)
+    assert repeat.seconds is None and repeat.size == found.size
+    for told, expected in ((found, seconds), (repeat, None), (None, None)):
+        monkeypatch.setenv("SWEEPBENCH_BATCH_SEARCH_S", "1")
+        tell_ranks(told)
+        assert seconds_searched() == (None if expected is None else pytest.approx(expected))
 
 
 def test_with_other_code_than_the_trial_imports_the_search_starts_anew(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

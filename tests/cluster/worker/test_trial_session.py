@@ -91,6 +91,13 @@ def test_compilation_is_told_where_there_was_any(
     assert setting.world.of("environment")[-1]["compilation"] == how
 
 
+@pytest.mark.parametrize("seconds", [None, 12.5])
+def test_what_the_search_for_its_batch_took_is_told(setting: Setting, monkeypatch: pytest.MonkeyPatch, seconds: float | None) -> None:
+    monkeypatch.setattr("cluster.worker.max_batch.seconds_searched", lambda: seconds)
+    setting.run()
+    assert setting.world.of("window")[0]["batch_search_seconds"] == seconds
+
+
 @pytest.mark.parametrize(("graphs", "left_out", "told"), [(True, 0, False), (True, 2, True), (False, 2, False)])
 def test_what_runs_without_its_cuda_graph_is_said(
     setting: Setting, monkeypatch: pytest.MonkeyPatch, graphs: bool, left_out: int, told: bool

@@ -50,6 +50,15 @@ def test_a_trace_of_the_first_repeats_alone_is_not_paid_again() -> None:
     assert trial_times([(first, make_result(first, started_at=0.0, finished_at=29.0))]).seconds == {first.cell: 29.0}
 
 
+def test_a_search_for_the_largest_batch_is_not_paid_again() -> None:
+    """Counted for each repeat, it once kept the second and third round of a campaign's sweep out of a budget that had room for both."""
+    one = make_trial(1, parameters={"batch_size": "max"})
+    searched = make_result(one, started_at=0.0, finished_at=240.0, summary={"throughput": 1.0, "batch_search_seconds": 170.0})
+    again = make_result(one, started_at=240.0, finished_at=320.0, summary={"throughput": 1.0, "batch_search_seconds": None})
+    assert trial_times([(one, searched)]).seconds == {one.cell: 70.0}
+    assert trial_times([(one, searched), (one, again)]).seconds == {one.cell: 75.0}
+
+
 def test_a_pause_between_two_runs_of_a_command_is_no_time_between_trials() -> None:
     """Of three trials, one gap is that pause: it once kept every further round out of a campaign."""
     one, two, three = make_trial(1), make_trial(2), make_trial(3)
