@@ -156,6 +156,8 @@ def load_pools(path: Path | None = None) -> dict[str, Pool]:
         if (folder / "pools.yaml").exists():
             pools |= _read(folder / "pools.yaml")
     if more := os.environ.get("SWEEPBENCH_POOLS"):
+        if not Path(more).is_file():
+            raise ConfigError.one("$SWEEPBENCH_POOLS", None, "", f"is {more}, which is no file", "name a YAML file of pools, or unset it")
         pools |= _read(Path(more))
     return pools
 

@@ -31,7 +31,9 @@ def print_entries(out: Console, entries: Sequence[Entry], time_s: float) -> None
 
 
 def _may_take(entry: Entry) -> str:
-    """Its time in all runs of the command, and in each."""
+    """Its time in all runs of the command, and in each; of what has nothing left to run, none."""
+    if not (entry.to_do or entry.grows or entry.short_of):
+        return "–"
     parts = [*([entry.spec.budget] if entry.spec.budget else []), *([f"{entry.spec.per_run} a run"] if entry.spec.per_run else [])]
     return ", ".join(parts) or "what is left"
 

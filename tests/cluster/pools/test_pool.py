@@ -141,7 +141,7 @@ def test_other_files_add_and_replace(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("SWEEPBENCH_POOLS", str(own))
     assert load_pools()["x"].device == "cuda" and set(load_pools()) == {"cpu", "cuda", "local", "a100", "gaudi2", "gaudi2-emulated", "x"}
     monkeypatch.setenv("SWEEPBENCH_POOLS", str(tmp_path / "absent.yaml"))
-    with pytest.raises(ConfigError, match=r"absent\.yaml: cannot be read"):
+    with pytest.raises(ConfigError, match=r"\$SWEEPBENCH_POOLS: is .*absent\.yaml, which is no file; name a YAML file of pools"):
         load_pools()
 
 
