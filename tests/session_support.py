@@ -35,6 +35,9 @@ class World(Simulation):
         self.log: list[str] = []
         self.records: list[dict[str, Any]] = []
 
+    def flush(self) -> None:
+        self.log.append("flush")
+
     def append(self, kind: str, t: float | None = None, **fields: Any) -> None:
         self.records.append({"kind": kind, **fields})
         if kind != "step":
@@ -176,6 +179,6 @@ class Setting:
         return TrialSession(trial, ranks, Recorder(self.world, ranks.world_size), self.folder, probe=probe, started_at=UNIX - 100)
 
     def run(self, ranks: Ranks = Ranks(), probe: str | None = None, **parameters: Any) -> dict[str, Any]:  # noqa: B008
-        """The window's record, {} if none was written."""
+        """The last record of the window, {} if none was written."""
         self.session(ranks, probe, **parameters).run()
-        return next(iter(self.world.of("window")), {})
+        return next(reversed(self.world.of("window")), {})

@@ -45,8 +45,8 @@ def profile(context: SessionContext, steps: Steps, window: dict[str, Any]) -> li
 
     Rank 0 keeps its trace as a file. Those of the others are read and dropped. Returns the matrix products of every rank, of one without a
     trace None. That tracing fails, as for want of memory, is said, and the trial counts, since it was measured before. Of several ranks
-    one may fail in a step where another waits for it: that ends the trial, unless all of them fail. Nothing may run steps afterwards: the
-    model may be within one.
+    one may fail in a step where another waits for it: that ends their processes, unless all of them fail (before_traces.py). Nothing may
+    run steps afterwards: the model may be within one.
     """
     if not context.parameters.profile_steps:
         return []
@@ -194,10 +194,14 @@ def measure_communication(context: SessionContext, steps: Steps, window: dict[st
 
 
 def record_window(context: SessionContext, window: dict[str, Any]) -> None:
-    """Add FLOPs per sample, the device's peak FLOP/s for them and that peak's clock to `window`, and record it.
+    """Record `window`, on rank 0 alone: the others have only their own part of it."""
+    if context.ranks.rank == 0:
+        context.recorder.window(window)
 
-    Does nothing on ranks other than 0.
-    """
+
+def add_flops(context: SessionContext, window: dict[str, Any]) -> None:
+    """Add FLOPs per sample and the device's peak FLOP/s for them to `window`; with traces also what those are held against. Does nothing on
+    ranks other than 0."""
     if context.ranks.rank != 0:
         return
     flops, shares, of_attention = None, None, None
@@ -210,7 +214,6 @@ def record_window(context: SessionContext, window: dict[str, Any]) -> None:
     name = context.device.describe()["device_name"]
     known = {} if context.device.emulated else shares or {}
     peak, source = peak_of_work(name, known)
-    figures = {"flops_per_sample": flops, "flops_by_precision": shares, "flop_count": FLOP_COUNT, "peak_flops": peak, "peak_source": source}
-    if window.get("profile"):
-        figures |= {"attention_flops_per_sample": of_attention, "peak_clock_mhz": clock_of_peak(name, known)}
-    context.recorder.window({**window, **figures})
+    window |= {"flops_per_sample": flops, "flops_by_precision": shares, "flop_count": FLOP_COUNT, "peak_flops": peak, "peak_source": source}
+    if context.parameters.profile_steps:
+        window |= {"attention_flops_per_sample": of_attention, "peak_clock_mhz": clock_of_peak(name, known)}

@@ -1,7 +1,8 @@
 """The trial's entry point. It reads trial.json and writes journal.jsonl and result.json, in a folder or on storage.
 
 With storage it works in a scratch folder on this node. Exit status 0: result.json was written, whatever the outcome. Any other status: it
-was not written; 75 if the storage was unreachable for too long, 74 if this node's disk is full.
+was not written; 75 if the storage was unreachable for too long, 74 if this node's disk is full. Of several ranks each has 1 where it did
+not end ok, so that their supervisor ends the others, which may wait for it.
 """
 
 from __future__ import annotations
@@ -72,12 +73,25 @@ def _attempt(options: argparse.Namespace, started_at: float) -> int:
         return _write_rank_failure(out, options.attempt, rank, ending)
     try:
         trial_files.collect(options, out / JOURNAL)
+        if not (options.store or options.probe or "RANK" in os.environ):
+            ending = _counted(ending, out / JOURNAL, options.attempt, trial)
         write_result(trial, out, options.attempt, started_at, ending)
         trial_files.send_result(options, out / RESULT)
     except StorageError as error:
         print(f"{error}; what the trial wrote is kept in {out} on {os.uname().nodename}", file=sys.stderr, flush=True)
         return STORAGE_LOST
-    return 0
+    return 1 if "RANK" in os.environ and ending.outcome is not Outcome.OK else 0
+
+
+def _counted(ending: Termination, journal: Path, attempt: int, trial: Trial) -> Termination:
+    """As `in_spite_of_traces`; the ending that it was where the journal cannot be read or written."""
+    from cluster.worker.before_traces import in_spite_of_traces
+
+    try:
+        return in_spite_of_traces(ending, journal, attempt, trial.key)
+    except (JournalError, OSError) as error:
+        _say(f"what was measured before the traces cannot be kept: {error}")
+        return ending
 
 
 def _say(text: str) -> None:

@@ -68,7 +68,7 @@ def unrecorded(timing: StepTiming) -> None:
 
 
 def measure(context: SessionContext, steps: Steps, started_at: float) -> dict[str, Any]:
-    """Run the first step, the warm-up and the measured window. Returns the `window` record, which beside_window.record_window completes.
+    """Run the first step, the warm-up and the measured window. Returns the `window` record, which beside_window completes.
 
     `started_at` (Unix time, s): when the trial began, plus the time that must not count towards the time to its first step. That time is
     measured with time.time, the window with time.perf_counter.

@@ -16,6 +16,7 @@ from cluster.journal.journal import JournalWriter
 from cluster.trial_layout import JOURNAL
 from cluster.worker import beside_window, device_sampler, hold, leftovers, max_batch, trial_files
 from cluster.worker.attainable import add_rates
+from cluster.worker.before_traces import TO_COME
 from cluster.worker.compile_cache import CompileCache
 from cluster.worker.cores import hold_to_cores
 from cluster.worker.measure.recorder import NullSink, Recorder
@@ -105,13 +106,21 @@ class TrialSession:
         if trains(context.workload):  # without training it would repeat "before"
             beside_window.evaluate(context, "after")
             beside_window.measure_communication(context, steps, window)
-        window["batch_search_seconds"] = max_batch.seconds_searched()
-        began = time.monotonic()  # traces come last: where one fails within a step, no other step can follow
+        window |= {"batch_search_seconds": max_batch.seconds_searched(), "trace_seconds": None}
+        beside_window.add_flops(context, window)
+        if context.parameters.profile_steps:
+            beside_window.record_window(context, window | TO_COME)
+            context.recorder.flush()
+            self._trace(context, steps, window)
+        beside_window.record_window(context, window)
+
+    def _trace(self, context: SessionContext, steps: Steps, window: dict[str, Any]) -> None:
+        """Traces come last: where one fails within a step, no other step can follow. Then the window counts as it was recorded before."""
+        began = time.monotonic()
         products = beside_window.profile(context, steps, window)
         products = beside_window.launched_products(context, steps, window, products)
         add_rates(context, products, window, self.facts.get("locked_clocks_mhz"))  # last: it disturbs nothing that is measured
-        window["trace_seconds"] = time.monotonic() - began if context.parameters.profile_steps else None
-        beside_window.record_window(context, window)
+        window["trace_seconds"] = time.monotonic() - began
 
     def _probe(self, context: SessionContext, known: dict[int, max_batch.Answer] | None) -> None:
         steps = Steps(context)

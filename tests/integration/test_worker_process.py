@@ -138,6 +138,24 @@ def test_ranks_that_all_run_out_of_memory_in_a_traced_step_take_no_measurement_a
     ]
 
 
+@pytest.mark.parametrize(("fault", "rank"), [("kill", 1), ("kill", 0), ("raise", 1)])
+def test_a_rank_that_alone_fails_in_a_traced_step_takes_no_measurement_away(
+    tmp_path: Path, trial_template: Template, fault: str, rank: int
+) -> None:
+    folder = tmp_path / f"{fault}{rank}"
+    last = BASE["warmup_steps"] + BASE["steps"]
+    values = {"fault": fault, "fault_rank": rank, "fault_step": last + 2, "marker_dir": str(tmp_path)}
+    result = finish(folder, start(folder, "faulty", template=trial_template, devices=2, communication_steps=0, profile_steps=2, **values))
+    assert (tmp_path / "fault-fired").read_text().count(f"{fault} at step {last + 2}") == 1
+    assert (result.outcome, result.reason) == (Outcome.OK, None) and result.summary["throughput"] > 0
+    journal = read_journal(folder / "journal.jsonl", trial=result.key)
+    assert journal.mark == result.journal and journal.mark is not None and journal.mark.closed
+    assert [step["step"] for step in journal.steps] == list(range(1, last + 1))
+    assert journal.window is not None and "traces" not in journal.window and journal.window["flops_per_sample"] > 0
+    told = [note["text"] for note in journal.notes if note["text"].startswith("no steps were traced: ")]
+    assert len(told) == 1, told
+
+
 def test_sigterm_publishes_cancelled(tmp_path: Path, trial_template: Template) -> None:
     folder = tmp_path / "term"
     process = start(folder, "faulty", template=trial_template, fault="hang", marker_dir=str(tmp_path))

@@ -18,6 +18,7 @@ class Sink(Protocol):
     """The part of JournalWriter that a Recorder needs."""
 
     def append(self, kind: str, t: float | None = None, **fields: Any) -> None: ...
+    def flush(self) -> None: ...
     def close(self) -> None: ...
 
 
@@ -26,6 +27,9 @@ class NullSink:
 
     def append(self, kind: str, t: float | None = None, **fields: Any) -> None:
         """Discard the record."""
+
+    def flush(self) -> None:
+        """Do nothing."""
 
     def close(self) -> None:
         """Do nothing."""
@@ -63,6 +67,10 @@ class Recorder:
     def window(self, fields: dict[str, Any]) -> None:
         """Record the measured window; readers take the last record of an attempt."""
         self._sink.append("window", **fields)
+
+    def flush(self) -> None:
+        """Write what was recorded so far: the process may be killed at any time."""
+        self._sink.flush()
 
     def evaluation(self, when: str, metrics: dict[str, float]) -> None:
         """Record held-out metrics `before` or `after` training, numbers of any library; a value that is not finite becomes None."""

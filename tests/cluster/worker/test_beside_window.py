@@ -75,7 +75,7 @@ def test_so_it_is_on_several_ranks_if_all_of_them_fail(
     setting.run(Ranks(rank, 2, rank, 2), devices=2, profile_steps=2, evaluate=False)
     assert said == ["the trace failed"]
     if rank == 0:
-        assert "profile" not in setting.world.of("window")[0]
+        assert "profile" not in setting.world.of("window")[-1]
         assert [note["text"] for note in setting.world.of("note")] == ["no steps were traced: OutOfMemoryError: CUDA out of memory"]
 
 
@@ -308,7 +308,7 @@ def test_the_first_so_many_repeats_are_traced(
     monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({"where": "device"}, StepParts(**PARTS)))
     session = setting.session(profile_steps=4, profile_repeats=first, evaluate=False)
     dataclasses.replace(session, trial=session.trial.model_copy(update={"repeat": repeat})).run()
-    assert ("profile" in setting.world.of("window")[0]) == traced
+    assert ("profile" in setting.world.of("window")[-1]) == traced
     assert len(setting.train_step.steps) == 3 + STEPS + (4 if traced else 0)
 
 
@@ -319,7 +319,7 @@ def test_what_trace_and_rates_took_is_told(setting: Setting, monkeypatch: pytest
     session = setting.session(profile_steps=steps, evaluate=False)
     monkeypatch.setattr(trial_session, "time", SimpleNamespace(monotonic=iter((7.0, 10.0)).__next__))
     session.run()
-    assert setting.world.of("window")[0]["trace_seconds"] == seconds
+    assert setting.world.of("window")[-1]["trace_seconds"] == seconds
 
 
 def test_the_all_reduce_is_measured_on_steps_of_its_own(setting: Setting, monkeypatch: pytest.MonkeyPatch, two_ranks: None) -> None:
