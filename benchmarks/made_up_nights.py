@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.finished_sweep import without_fsync
-from experiments.metrics import Metric, metric_of
+from experiments.metric import Metric
+from experiments.metrics import metric_of
 from experiments.regression.history_segments import Change
 from experiments.stats.verdict import Verdict
 from tasks.nightly.commit_records import FoundCommit, Pairs

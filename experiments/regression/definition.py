@@ -15,7 +15,8 @@ from experiments.config.named_files import chosen_file, misnamed, named_files
 from experiments.config.strict import Strict
 from experiments.config.validate import validate
 from experiments.config.yaml_document import Document, load
-from experiments.metrics import Metric, metric_of
+from experiments.metric import Metric
+from experiments.metrics import metric_of
 from experiments.regression.decision import ALPHA, FDR
 from experiments.regression.effect import RESOLUTION
 from experiments.regression.paired_test import PAIRS

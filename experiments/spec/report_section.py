@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from experiments.config.errors import KeyPath, choose
 from experiments.literature.reader import OURS, literature_for
-from experiments.metrics import Direction, Scale, metric_of
+from experiments.metric import Direction, Scale
+from experiments.metrics import metric_of
 from experiments.spec.profile import ProfileContext
 from experiments.spec.schema import ReportFigure, ReportSettings
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.metrics import Direction
+from experiments.metric import Direction
 from experiments.trial import Scalar
 from tasks.analysis.cell_records import interval_record
 from tasks.report.compare_sweeps import Comparison, Pair

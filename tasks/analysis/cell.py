@@ -9,7 +9,8 @@ from functools import cached_property
 from statistics import fmean, geometric_mean
 from typing import Any
 
-from experiments.metrics import Metric, Scale, metric_of
+from experiments.metric import Metric, Scale
+from experiments.metrics import metric_of
 from experiments.parameters import REFERENCES
 from experiments.stats.estimate import LEVEL, Estimate, estimate_from_mean
 from experiments.stats.layout import Layout

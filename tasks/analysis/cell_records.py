@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.metrics import Scale
+from experiments.metric import Scale
 from experiments.price import COST
 from experiments.stats.estimate import Estimate
 from experiments.trial import Scalar, Trial

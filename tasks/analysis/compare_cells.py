@@ -6,7 +6,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from experiments.metrics import Direction, Metric, Scale, metric_of
+from experiments.metric import Direction, Metric, Scale
+from experiments.metrics import metric_of
 from experiments.price import COST
 from experiments.spec.schema import Suite
 from experiments.stats.layout import Layout

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from experiments.metrics import Metric, metric_of
+from experiments.metric import Metric
+from experiments.metrics import metric_of
 from experiments.price import COST, Price, kwh_per_million
 from experiments.stats.estimate import Estimate
 from experiments.stats.repeats import repeats_interval

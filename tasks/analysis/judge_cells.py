@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from experiments.metrics import Metric, Scale
+from experiments.metric import Metric, Scale
 from experiments.stats.estimate import LEVEL, Estimate, estimate_from_mean, exponential
 from experiments.stats.repeats import ratio_interval
 from experiments.stats.spread import spread_of, spreads_differ

@@ -13,7 +13,8 @@ from experiments.atomic_file import atomic_write
 from experiments.config.errors import DamagedFile
 from experiments.config.strict import Strict
 from experiments.json_file import read_model
-from experiments.metrics import Scale, metric_of
+from experiments.metric import Scale
+from experiments.metrics import metric_of
 from experiments.stats.replication import Replication
 from tasks.analysis.cell import numbers
 from tasks.analysis.results import Sweep

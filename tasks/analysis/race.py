@@ -22,7 +22,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.metrics import Metric, Scale, metric_of
+from experiments.metric import Metric, Scale
+from experiments.metrics import metric_of
 from experiments.stats.estimate import Array
 from experiments.stats.loss_parity import ParityStatus
 from experiments.stats.race import FIRST_LOOK, Mask, Standing, bounds, standing

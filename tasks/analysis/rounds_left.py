@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from experiments.metrics import Metric, Scale
+from experiments.metric import Metric, Scale
 from experiments.stats.estimate import LEVEL, Estimate, t_tail, t_value
 from experiments.stats.look import Look
 from experiments.stats.sequential import look_levels, next_look

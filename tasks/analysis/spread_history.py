@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.metrics import Scale, metric_of
+from experiments.metric import Scale
+from experiments.metrics import metric_of
 from experiments.stats.nested import Groups, host_law, independent_df, sweep_law, trial_law
 from experiments.stats.replication import Replication, replication_interval
 from experiments.stats.spread import Spread

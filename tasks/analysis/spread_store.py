@@ -18,7 +18,8 @@ from cluster.trial_layout import SPREAD
 from experiments.atomic_file import atomic_write
 from experiments.config.errors import ConfigError
 from experiments.config.strict import Strict
-from experiments.metrics import Direction, metric_of
+from experiments.metric import Direction
+from experiments.metrics import metric_of
 from experiments.trial import Outcome, digest
 from tasks.analysis.cell import is_number
 from tasks.analysis.past_cell import PastCell, past_cell

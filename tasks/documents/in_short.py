@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.metrics import Kind
+from experiments.metric import Kind
 from tasks.documents.published import SweepOnPage
 from tasks.report.answer import Answer, names_among
 from tasks.report.markdown import md

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from experiments.metrics import REGISTRY, Scale
+from experiments.metric import Scale
+from experiments.metrics import REGISTRY
 
 
 def metrics_table() -> str:

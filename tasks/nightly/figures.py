@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from experiments.metrics import Kind, Metric
+from experiments.metric import Kind, Metric
 from experiments.regression.definition import METRICS
 from experiments.regression.effect import night_value
 from experiments.regression.history_segments import Change

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from experiments.metrics import Direction, Kind, Metric, Scale
+from experiments.metric import Direction, Kind, Metric, Scale
 from experiments.parameters import REFERENCE_SEEDS
 from experiments.stats.look import only_look
 from experiments.stats.verdict import Verdict

@@ -11,7 +11,8 @@ from pathlib import Path
 from cluster.trial_layout import IMPORTED
 from experiments.atomic_file import atomic_write
 from experiments.config.errors import UserError
-from experiments.metrics import Direction, metric_of
+from experiments.metric import Direction
+from experiments.metrics import metric_of
 from experiments.stats.between_sweeps import unbounded, with_spread
 from experiments.stats.estimate import Estimate
 from experiments.stats.verdict import DISCOVERY, Verdict

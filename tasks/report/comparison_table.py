@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from experiments.config.scalar_text import table_text
-from experiments.metrics import Kind, Metric, Scale
+from experiments.metric import Kind, Metric, Scale
 from experiments.parameters import MOST_SAMPLES
 from experiments.spec.schema import Suite
 from experiments.stats.loss_parity import ParityStatus

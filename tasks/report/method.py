@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.metrics import Metric, Scale
+from experiments.metric import Metric, Scale
 from experiments.stats.verdict import CHANCE, DISCOVERY
 from tasks.analysis.judge_cells import smallest_effect
 from tasks.report.text_format import difference, percent

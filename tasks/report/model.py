@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from experiments.metrics import Direction
+from experiments.metric import Direction
 from experiments.trial import Outcome
 from tasks.analysis.aa import analyse
 from tasks.analysis.ab import ab_pairs

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from experiments.literature.reader import OURS, PER_DEVICE, LiteratureValue, literature_for, loader_ratios
-from experiments.metrics import Scale
+from experiments.metric import Scale
 from experiments.precision import LOW
 from experiments.stats.verdict import Verdict
 from experiments.trial import label

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from experiments.metrics import Scale
+from experiments.metric import Scale
 from tasks.analysis.cell import Cell
 from tasks.report.text_format import listed, percent, quantity
 

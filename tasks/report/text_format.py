@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from experiments.metrics import Kind, Metric, Scale
+from experiments.metric import Kind, Metric, Scale
 
 if TYPE_CHECKING:  # scipy takes 0.3 s to import, and `sweep plan` prints no interval
     from experiments.stats.estimate import Estimate

@@ -14,7 +14,8 @@ from typing import Any
 from cluster.pools.pool import load_pools
 from experiments.config import duration
 from experiments.config.errors import ConfigError
-from experiments.metrics import Direction, metric_of
+from experiments.metric import Direction
+from experiments.metrics import metric_of
 from experiments.parameters import SIDE
 from experiments.spec import matrix
 from experiments.spec.matrix import PlannedCell

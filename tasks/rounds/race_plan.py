@@ -10,7 +10,7 @@ from cluster.pools.pool import load_pools
 from experiments import metrics
 from experiments.config import duration
 from experiments.config.errors import ConfigError
-from experiments.metrics import Direction, Metric, Scale
+from experiments.metric import Direction, Metric, Scale
 from experiments.parameters import REFERENCE_SEEDS
 from experiments.spec import matrix
 from experiments.spec.schema import Suite

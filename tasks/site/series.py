@@ -10,7 +10,7 @@ from math import nan
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.metrics import Metric
+from experiments.metric import Metric
 from experiments.regression.definition import METRICS
 from experiments.stats.verdict import Verdict
 from tasks.nightly.figures import axis_unit

@@ -10,7 +10,8 @@ from pydantic import Field
 
 from experiments.config.errors import ConfigError
 from experiments.config.strict import Strict
-from experiments.metrics import Kind, Metric, Scale, metric_of
+from experiments.metric import Kind, Metric, Scale
+from experiments.metrics import metric_of
 
 OPTION = "--where"
 _CONSTRAINT = re.compile(r"^\s*([^<>=!\s]+)\s*([<>=!]+)\s*(\S.*?)\s*$")

@@ -10,7 +10,8 @@ from cluster.commits.resolve import differing
 from cluster.pools.pool import load_pools
 from experiments.config.errors import ConfigError
 from experiments.config.paths import REPOSITORY
-from experiments.metrics import Direction, metric_of
+from experiments.metric import Direction
+from experiments.metrics import metric_of
 from experiments.spec import matrix
 from experiments.spec.load import list_suites, load_suite
 from experiments.spec.schema import Suite

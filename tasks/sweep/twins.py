@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from experiments.metrics import Scale, metric_of
+from experiments.metric import Scale
+from experiments.metrics import metric_of
 
 TWIN = "twin"  # the axis
 TWINS = ("A", "B")

@@ -12,7 +12,8 @@ from experiments import device_state
 from experiments.config.errors import ConfigError
 from experiments.config.yaml_document import load
 from experiments.literature.reader import OURS
-from experiments.metrics import REGISTRY, Direction, Kind, Scale, metric_of, names
+from experiments.metric import Direction, Kind, Scale
+from experiments.metrics import REGISTRY, metric_of, names
 from experiments.price import Price, costs
 from experiments.regression.definition import METRICS
 from experiments.summary import NAMES, summarise

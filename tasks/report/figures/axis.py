@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 
 from experiments.config.scalar_text import table_text
 from experiments.literature.reader import OURS, LiteratureValue, literature_for
-from experiments.metrics import Kind, Metric, metric_of
+from experiments.metric import Kind, Metric
+from experiments.metrics import metric_of
 from experiments.spec.schema import ReportFigure
 from experiments.stats.estimate import Estimate
 from experiments.trial import label

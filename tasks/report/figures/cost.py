@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.metrics import Metric, metric_of
+from experiments.metric import Metric
+from experiments.metrics import metric_of
 from experiments.stats.estimate import Estimate
 from tasks.analysis.cell import Cell
 from tasks.analysis.costs import KWH, RATE, UNPROVEN, CellCost, cost_metric, costs_of, front

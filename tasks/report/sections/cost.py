@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.metrics import Metric, metric_of
+from experiments.metric import Metric
+from experiments.metrics import metric_of
 from experiments.stats.estimate import Estimate
 from experiments.summary import ENERGY_WINDOW_S
 from tasks.analysis.cell import Cell

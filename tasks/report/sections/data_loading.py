@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from experiments.metrics import Direction, Metric
+from experiments.metric import Direction, Metric
 from experiments.stats.verdict import Verdict
 from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import Comparison, judge_pairs

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.metrics import Kind, metric_of
+from experiments.metric import Kind
+from experiments.metrics import metric_of
 from tasks.analysis.cell import Cell
 from tasks.report.comparison_table import TextTable
 from tasks.report.section import ReportSource, Section, table_section

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from experiments.literature.reader import OURS, LiteratureValue, literature_for, same_device
-from experiments.metrics import Metric
+from experiments.metric import Metric
 from experiments.spec.schema import PublishedColumn, Suite
 from experiments.trial import label
 from tasks.analysis.cell import Cell

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from experiments.metrics import Scale, metric_of
+from experiments.metric import Scale
+from experiments.metrics import metric_of
 from experiments.stats.loss_spikes import LossSpikes, Rule, find_spikes, rise
 from tasks.analysis.cell import Cell, mean_on
 from tasks.analysis.trial_row import TrialRow

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from experiments.metrics import Direction
+from experiments.metric import Direction
 from experiments.stats.verdict import Verdict
 from tasks.analysis.cell import Cell
 from tasks.analysis.same_work import groups_to_rank

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.metrics import Kind, Metric
+from experiments.metric import Kind, Metric
 from experiments.stats.replication import Replication
 from tasks.analysis.cell import Cell
 from tasks.report.comparison_table import TextTable

@@ -19,7 +19,8 @@ from cluster.worker.trial_session import TrialSession
 from experiments.components.layers.projections import BatchProjection
 from experiments.components.workload import Context
 from experiments.datasets import scenes
-from experiments.metrics import Direction, metric_of
+from experiments.metric import Direction
+from experiments.metrics import metric_of
 from experiments.spec.load import load_suite
 from experiments.spec.matrix import expand
 from experiments.summary import summarise

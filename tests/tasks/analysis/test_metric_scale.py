@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from experiments.config.errors import ConfigError
-from experiments.metrics import Scale, metric_of
+from experiments.metric import Scale
+from experiments.metrics import metric_of
 from experiments.stats.verdict import Verdict
 from tasks.analysis.cell import Cell
 from tasks.analysis.compare_cells import make_cells, on_a_scale_for

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from experiments.metrics import Direction
+from experiments.metric import Direction
 from experiments.stats.loss_parity import Parity, ParityStatus
 from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
