@@ -1,4 +1,5 @@
-"""What ends a command that runs trials: SIGTERM, a closed terminal, Ctrl-C. Its trials are stopped in order; a second Ctrl-C kills them."""
+"""What ends a command that runs trials: SIGTERM, a closed terminal, Ctrl-C. Its trials are stopped in order; a Ctrl-C after
+the first of the three kills them, and another SIGTERM or a terminal that closes meanwhile changes nothing."""
 
 from __future__ import annotations
 
@@ -29,14 +30,12 @@ class TerminalClosed(KeyboardInterrupt):
 def heeded(running: Callable[[], Iterable[Trial]], resume: str) -> Iterator[None]:
     """Inside the block SIGTERM raises Terminated, a closed terminal TerminalClosed and Ctrl-C KeyboardInterrupt.
 
-    A second Ctrl-C kills all processes of the trials that are `running` on this machine, says so and how to `resume`, and ends this process
-    with status 1. What a shell's `nohup` has it ignore stays ignored. Raises ConfigError where pools.yaml is wrong.
+    So does the first of them alone: from then on the trials are being stopped, which another exception would break off. But a Ctrl-C after
+    it kills all processes of the trials that are `running` on this machine, says so and how to `resume`, and ends this process with status
+    1. What a shell's `nohup` has it ignore stays ignored. Raises ConfigError where pools.yaml is wrong.
     """
-    handlers: dict[int, Callable[[int, FrameType | None], None]] = {
-        signal.SIGTERM: _terminated,
-        signal.SIGHUP: _terminal_closed,
-        signal.SIGINT: _Interrupted(running, resume),
-    }
+    told = _Told(running, resume)
+    handlers = {signal.SIGTERM: told.terminated, signal.SIGHUP: told.terminal_closed, signal.SIGINT: told.interrupted}
     before = {number: signal.getsignal(number) for number in handlers}
     for number, handler in handlers.items():
         if before[number] is not signal.SIG_IGN:
@@ -48,34 +47,31 @@ def heeded(running: Callable[[], Iterable[Trial]], resume: str) -> Iterator[None
             signal.signal(number, handler_before)
 
 
-def _terminated(number: int, frame: FrameType | None) -> None:
-    TOLD_TO_END.set()
-    raise Terminated
-
-
-def _terminal_closed(number: int, frame: FrameType | None) -> None:
-    """Its output goes nowhere from here on: a write to a terminal that is gone would fail, and with it the orderly end."""
-    TOLD_TO_END.set()
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.__stdout__, sys.__stderr__):
-        with suppress(OSError, ValueError, AttributeError):
-            if os.isatty(stream.fileno()):  # type: ignore[union-attr]
-                os.dup2(nowhere, stream.fileno())  # type: ignore[union-attr]
-    raise TerminalClosed
-
-
-class _Interrupted:
-    """The handler of SIGINT."""
+class _Told:
+    """The handlers of the three."""
 
     def __init__(self, running: Callable[[], Iterable[Trial]], resume: str) -> None:
-        self._running, self._resume, self._count = running, resume, 0
-        self._ray_pools = {name for name, pool in load_pools().items() if not pool.embedded}  # now: the handler reads no file
+        self._running, self._resume = running, resume
+        self._ray_pools = {name for name, pool in load_pools().items() if not pool.embedded}  # now: a handler reads no file
+        self._ending = False  # the first one came
 
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        TOLD_TO_END.set()
-        self._count += 1
-        if self._count == 1:
+    def terminated(self, number: int, frame: FrameType | None) -> None:
+        if self._first():
+            raise Terminated
+
+    def terminal_closed(self, number: int, frame: FrameType | None) -> None:
+        """Its output goes nowhere from here on: a write to a terminal that is gone would fail, and with it the orderly end."""
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.__stdout__, sys.__stderr__):
+            with suppress(OSError, ValueError, AttributeError):
+                if os.isatty(stream.fileno()):  # type: ignore[union-attr]
+                    os.dup2(nowhere, stream.fileno())  # type: ignore[union-attr]
+        if self._first():
+            raise TerminalClosed
+
+    def interrupted(self, number: int, frame: FrameType | None) -> None:
+        if self._first():
             raise KeyboardInterrupt
         from cluster.launchers import processes
 
@@ -86,3 +82,8 @@ class _Interrupted:
         jobs = "; a Ray job may run on (`sweep stop` ends it)" if any(trial.pool in self._ray_pools for trial in trials) else ""
         os.write(2, f"\ninterrupted twice: {were}{jobs}\ngo on with it: {self._resume}\n".encode())  # the console's lock may be held
         os._exit(1)
+
+    def _first(self) -> bool:
+        TOLD_TO_END.set()
+        first, self._ending = not self._ending, True
+        return first

@@ -50,6 +50,28 @@ def test_what_nohup_ignores_stays_ignored() -> None:
         os.kill(os.getpid(), signal.SIGHUP)
 
 
+@pytest.mark.parametrize("first", NUMBERS)
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGHUP])
+def test_another_signal_does_not_break_off_the_orderly_end(first: signal.Signals, second: signal.Signals) -> None:
+    """A terminal that is closed and a supervisor that then ends its processes: the second once gave the pool back under running trials."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    ended = False
+    with heeded(list, "sweep resume x"):
+        try:
+            os.kill(os.getpid(), first)
+        except BaseException:
+            os.kill(os.getpid(), second)
+            ended = True
+    assert ended
+
+
+def test_the_next_sweep_of_the_process_heeds_its_first_signal() -> None:
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt), heeded(list, "sweep resume x"):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
     ("each", "pool", "said"),
     [
@@ -58,7 +80,7 @@ def test_what_nohup_ignores_stays_ignored() -> None:
     ],
 )
 def test_a_second_ctrl_c_kills_what_runs_and_says_so(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], each: list[int], pool: str, said: str
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], each: list[int], pool: str, said: str, first: signal.Signals
 ) -> None:
     """Only a trial on a Ray pool has a job that may run on."""
     killed: list[str] = []
@@ -69,15 +91,16 @@ def test_a_second_ctrl_c_kills_what_runs_and_says_so(
     def leave(status: int) -> None:
         raise Left(status)
 
-    monkeypatch.setattr(processes, "end_all", lambda key: (killed.append(key), each.pop())[1])
+    left = iter(each)
+    monkeypatch.setattr(processes, "end_all", lambda key: (killed.append(key), next(left))[1])
     monkeypatch.setattr(interrupts.os, "_exit", leave)
     pools = {name: SimpleNamespace(embedded=name == "cpu") for name in ("cpu", "ray-pool")}
     monkeypatch.setattr(interrupts, "load_pools", lambda: pools)
     trials = [make_trial(1), make_trial(2, pool=pool)]
     with pytest.raises(Left, match="1"), heeded(lambda: trials, "sweep resume x"):
         try:
-            os.kill(os.getpid(), signal.SIGINT)
-        except KeyboardInterrupt:
+            os.kill(os.getpid(), first)
+        except (KeyboardInterrupt, Terminated):
             assert killed == []
             os.kill(os.getpid(), signal.SIGINT)
     assert killed == [trial.key for trial in trials]
