@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from types import FrameType
 
 from cluster.pools.pool import load_pools
@@ -36,6 +37,7 @@ def heeded(running: Callable[[], Iterable[Trial]], resume: str) -> Iterator[None
     """
     told = _Told(running, resume)
     handlers = {signal.SIGTERM: told.terminated, signal.SIGHUP: told.terminal_closed, signal.SIGINT: told.interrupted}
+    outer = _HEEDED.set(told)
     before = {number: signal.getsignal(number) for number in handlers}
     for number, handler in handlers.items():
         if before[number] is not signal.SIG_IGN:
@@ -43,8 +45,42 @@ def heeded(running: Callable[[], Iterable[Trial]], resume: str) -> Iterator[None
     try:
         yield
     finally:
+        _HEEDED.reset(outer)
         for number, handler_before in before.items():
             signal.signal(number, handler_before)
+
+
+@contextmanager
+def ending() -> Iterator[None]:
+    """Inside the block the trials are being stopped, for whatever reason: no further signal raises anything. A Ctrl-C kills them, in a
+    command that heeds it. For the main thread; in another one it does nothing.
+
+    Within a flow SIGTERM has Prefect's handler, which would raise in the midst of it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    if told := _HEEDED.get():
+        told.ending = True
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if before[signal.SIGHUP] is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda number, frame: _write_nowhere())
+    try:
+        yield
+    finally:
+        for number, handler_before in before.items():
+            signal.signal(number, handler_before)
+
+
+def _write_nowhere() -> None:
+    """The terminal is gone: a write to it would fail, and with it the orderly end."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.__stdout__, sys.__stderr__):
+        with suppress(OSError, ValueError, AttributeError):
+            if os.isatty(stream.fileno()):  # type: ignore[union-attr]
+                os.dup2(nowhere, stream.fileno())  # type: ignore[union-attr]
 
 
 class _Told:
@@ -53,20 +89,14 @@ class _Told:
     def __init__(self, running: Callable[[], Iterable[Trial]], resume: str) -> None:
         self._running, self._resume = running, resume
         self._ray_pools = {name for name, pool in load_pools().items() if not pool.embedded}  # now: a handler reads no file
-        self._ending = False  # the first one came
+        self.ending = False  # the first one came
 
     def terminated(self, number: int, frame: FrameType | None) -> None:
         if self._first():
             raise Terminated
 
     def terminal_closed(self, number: int, frame: FrameType | None) -> None:
-        """Its output goes nowhere from here on: a write to a terminal that is gone would fail, and with it the orderly end."""
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        for stream in (sys.__stdout__, sys.__stderr__):
-            with suppress(OSError, ValueError, AttributeError):
-                if os.isatty(stream.fileno()):  # type: ignore[union-attr]
-                    os.dup2(nowhere, stream.fileno())  # type: ignore[union-attr]
+        _write_nowhere()
         if self._first():
             raise TerminalClosed
 
@@ -85,5 +115,8 @@ class _Told:
 
     def _first(self) -> bool:
         TOLD_TO_END.set()
-        first, self._ending = not self._ending, True
+        first, self.ending = not self.ending, True
         return first
+
+
+_HEEDED: ContextVar[_Told | None] = ContextVar("heeded", default=None)

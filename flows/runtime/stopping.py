@@ -14,7 +14,7 @@ from cluster import launchers
 from experiments.config.errors import DamagedFile
 from experiments.trial import Trial
 from flows.runtime import prefect_runs
-from flows.runtime.interrupts import TerminalClosed
+from flows.runtime.interrupts import TerminalClosed, ending
 from flows.runtime.session import Session
 
 
@@ -27,7 +27,8 @@ def until_stopped(session: Session, work: Callable[[], None]) -> BaseException |
         work()
         return None
     except BaseException as error:  # SIGTERM and Ctrl-C are no Exceptions
-        stop_trials(session, _reason(error))
+        with ending():
+            stop_trials(session, _reason(error))
         return error
     finally:
         watch_ended.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 import pytest
 from prefect.exceptions import TerminationSignal
 
-from cluster.launchers import LaunchError
+from cluster.launchers import LaunchError, processes
 from experiments.trial import Outcome, Trial, TrialResult
-from flows.runtime import stopping
+from flows.runtime import interrupts, stopping
+from flows.runtime.interrupts import heeded
 from flows.runtime.stopping import stop_trials, until_stopped
 from tests.flows.flow_support import Stage, begun, calls, run_trial, stage
 from tests.tasks.plan_support import make_plan, make_result, make_trial
@@ -102,6 +104,36 @@ def stops(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     monkeypatch.setattr(made.session.stop, "watch_file", watch)
     monkeypatch.setattr(stopping, "stop_trials", lambda session, reason: made.reasons.append((session is made.session, reason)))
     return made
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_no_other_signal_breaks_a_stop_off(stops: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
+    """Within a flow Prefect's handler of SIGTERM raises: in the midst of a stop it once gave the pool back under running trials."""
+
+    def of_prefect(number: int, frame: object) -> None:
+        raise TerminationSignal(signal=number)
+
+    before = signal.signal(number, of_prefect)
+    try:
+        stopped: list[str] = []
+        monkeypatch.setattr(stopping, "stop_trials", lambda session, reason: (os.kill(os.getpid(), number), stopped.append(reason)))
+        assert until_stopped(stops.session, lambda: 1 // 0) is not None  # type: ignore[arg-type, return-value]
+        assert len(stopped) == 1
+        with pytest.raises(TerminationSignal):
+            os.kill(os.getpid(), number)
+    finally:
+        signal.signal(number, before)
+
+
+def test_a_ctrl_c_while_trials_are_stopped_kills_them(stops: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[str] = []
+    monkeypatch.setattr(interrupts.os, "_exit", lambda status: killed.append(f"status {status}"))
+    monkeypatch.setattr(processes, "end_all", lambda key: killed.append(key) or 1)
+    monkeypatch.setattr(stopping, "stop_trials", lambda session, reason: os.kill(os.getpid(), signal.SIGINT))
+    trial = make_trial(1)
+    with heeded(lambda: [trial], "sweep resume x"):
+        until_stopped(stops.session, lambda: 1 // 0)  # type: ignore[arg-type, return-value]
+    assert killed == [trial.key, "status 1"]
 
 
 def test_work_that_is_done_stops_nothing(stops: SimpleNamespace) -> None:
