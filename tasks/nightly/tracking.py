@@ -15,6 +15,7 @@ from tasks.sweep.store import Plan
 from tasks.tracking import pages
 from tasks.tracking.client import connect, tracking_uri, ui_url
 from tasks.tracking.runs import SweepRuns
+from tasks.tracking.values import set_metrics
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
@@ -40,8 +41,7 @@ def publish_night(night: Night, plan: Plan, files: Iterable[Path], changes: Iter
         client.set_tag(runs.parent, name, value)
     _tag_trials(client, runs, {cell: "; ".join(texts)[:5000] for cell, texts in words.items()})
     counts = Counter(f"cells_{item.verdict}" for item in night.cell_verdicts)
-    for name, count in counts.items():
-        client.log_metric(runs.parent, name, float(count), timestamp=round(night.opened_at * 1000))
+    set_metrics(client, runs.parent, {name: float(count) for name, count in counts.items()}, counts="cells_")
     for path in files:
         if path.is_dir():
             client.log_artifacts(runs.parent, str(path), "night/figures")

@@ -10,7 +10,7 @@ from experiments.trial import Outcome
 from tasks.tracking import pages
 from tasks.tracking.runs import ALL_PUBLISHED, SweepRuns
 from tasks.tracking.settle_runs import settle
-from tasks.tracking.values import milliseconds
+from tasks.tracking.values import set_metrics
 
 
 def finish_sweep(
@@ -33,8 +33,7 @@ def finish_sweep(
     settle(runs, {trial.key for trial in runs.plan.trials}, reason or "its flow ended before it did")
     for path in artifacts:
         _log_artifact(runs, path)
-    for name, value in metrics.items():
-        client.log_metric(runs.parent, name, value, timestamp=milliseconds(runs.plan.created_at))
+    set_metrics(client, runs.parent, metrics, counts="trials_")
     if reason:
         client.set_tag(runs.parent, "reason", reason)
     elif is_complete(states) and "reason" in client.get_run(runs.parent).data.tags:

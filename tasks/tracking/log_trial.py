@@ -77,12 +77,13 @@ def step_metrics(records: Iterable[Record]) -> Iterable[Metric]:
 
 
 def _summary_metrics(journal: Journal, result: TrialResult) -> Iterable[Metric]:
-    """The summary metrics, at the time of the trial's end: recomputed from a complete journal, else those of the result."""
+    """The summary metrics, at the time of the trial's end: recomputed from a complete journal, with those of the device's state, which only
+    the result has; else those of the result."""
     from mlflow.entities import Metric
 
     complete = journal.window is not None and result.outcome is Outcome.OK
-    summary = summarise(journal.steps, journal.window, journal.evaluations) if complete else result.summary
-    for name, value in summary.items():
+    summary = summarise(journal.steps, journal.window, journal.evaluations) if complete else {}
+    for name, value in {**result.summary, **summary}.items():
         if value is not None and math.isfinite(float(value)):
             yield Metric(name, float(value), milliseconds(result.finished_at), 0)
 
@@ -91,6 +92,7 @@ def _end_tags(trial: Trial, journal: Journal, result: TrialResult) -> dict[str, 
     return {
         "trial.outcome": str(result.outcome),
         **({"reason": result.reason or str(result.outcome)} if result.outcome is not Outcome.OK else {}),
+        **{name: text for name, text in (("disturbed", result.disturbed), ("not_judged", result.not_judged)) if text},
         "emulated": str(trial.emulated or result.emulated).lower(),  # the device itself may report that it is emulated
         **prefixed_tags("env", journal.environment or result.environment),
     }

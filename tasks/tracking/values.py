@@ -34,6 +34,20 @@ def log_metrics(client: MlflowClient, run_id: str, metrics: Sequence[Metric]) ->
         client.log_batch(run_id, metrics=chunk)
 
 
+def set_metrics(client: MlflowClient, run_id: str, values: Mapping[str, float], counts: str) -> None:
+    """Make these the run's latest values; a count that it had, whose name begins with `counts`, and that is not among them, becomes 0.
+
+    Of a metric's values MLflow shows that of the last step, of several of one step and time the largest: so each change is a step.
+    """
+    known = client.get_run(run_id).data.metrics
+    gone = {name: 0.0 for name in known if name.startswith(counts) and name not in values}
+    for name, value in {**gone, **values}.items():
+        if known.get(name) == value:
+            continue
+        steps = [one.step for one in client.get_metric_history(run_id, name)] if name in known else []
+        client.log_metric(run_id, name, value, step=max(steps, default=-1) + 1)
+
+
 def log_params(client: MlflowClient, run_id: str, values: Mapping[str, Any]) -> None:
     """Log parameters in calls of at most 100."""
     from mlflow.entities import Param

@@ -54,7 +54,7 @@ class Client:
     def create_run(self, experiment_id: str, start_time: int, run_name: str, tags: dict[str, str]) -> Any:
         run_id = f"run{len(self.runs)}"
         info = SimpleNamespace(run_id=run_id, status="RUNNING", start_time=start_time, run_name=run_name, end_time=None)
-        self.runs[run_id] = SimpleNamespace(info=info, data=SimpleNamespace(tags=dict(tags)), experiment_id=experiment_id)
+        self.runs[run_id] = SimpleNamespace(info=info, data=SimpleNamespace(tags=dict(tags), metrics={}), experiment_id=experiment_id)
         return self.runs[run_id]
 
     def get_run(self, run_id: str) -> Any:
@@ -89,12 +89,22 @@ class Client:
     def log_batch(self, run_id: str, metrics: Sequence[Any] = (), params: Sequence[Any] = (), tags: Sequence[Any] = ()) -> None:
         if metrics:
             self.batches.append(len(metrics))
-        self.metrics.setdefault(run_id, []).extend((one.key, one.value, one.timestamp, one.step) for one in metrics)
+        self.metrics.setdefault(run_id, [])
+        for one in metrics:
+            self._log(run_id, one.key, one.value, one.timestamp, one.step)
         self.params.setdefault(run_id, {}).update({one.key: one.value for one in params})
         self.runs[run_id].data.tags.update({one.key: one.value for one in tags})
 
-    def log_metric(self, run_id: str, name: str, value: float, timestamp: int) -> None:
-        self.metrics.setdefault(run_id, []).append((name, value, timestamp, 0))
+    def log_metric(self, run_id: str, name: str, value: float, timestamp: int = 0, step: int = 0) -> None:
+        self._log(run_id, name, value, timestamp, step)
+
+    def _log(self, run_id: str, name: str, value: float, timestamp: int, step: int) -> None:
+        self.metrics.setdefault(run_id, []).append((name, value, timestamp, step))
+        self.runs[run_id].data.metrics.update(self.last(run_id))
+
+    def get_metric_history(self, run_id: str, name: str) -> list[Any]:
+        found = [one for one in self.metrics.get(run_id, []) if one[0] == name]
+        return [SimpleNamespace(key=key, value=value, timestamp=timestamp, step=step) for key, value, timestamp, step in found]
 
     # --- artifacts
 
@@ -110,8 +120,9 @@ class Client:
     # --- for tests
 
     def last(self, run_id: str) -> dict[str, float]:
-        """Each metric's last value."""
-        return {name: value for name, value, *_ in self.metrics.get(run_id, [])}
+        """Each metric's value as MLflow shows it: of the last step, of several the latest, of several of one time the largest."""
+        ordered = sorted(self.metrics.get(run_id, []), key=lambda one: (one[3], one[2], one[1]))
+        return {name: value for name, value, *_ in ordered}
 
     def with_role(self, role: str) -> list[Any]:
         """The runs of a role that are not deleted."""

@@ -59,6 +59,25 @@ def test_the_best_rate_is_of_what_was_measured(client: Client) -> None:
     assert client.last(parent.info.run_id) == {"trials": 6.0, "trials_ok": 5.0, "trials_diverged": 1.0, "best_throughput": 250.0}
 
 
+def test_what_a_sweep_has_after_it_was_gone_on_with_is_what_mlflow_shows(client: Client) -> None:
+    """Of values of one step and time MLflow shows the largest: a best rate of another code, and trials that no longer failed, stayed."""
+    plan = make_plan([make_trial(number) for number in range(1, 5)])
+    store = saved(plan)
+    for trial, outcome in zip(plan.trials, (Outcome.OK, Outcome.CRASHED, Outcome.CRASHED), strict=False):
+        store.save_result(rated(trial, 120.0, outcome))
+    project(plan)
+    (parent,) = client.with_role("parent")
+    first = {"trials": 4.0, "trials_ok": 1.0, "trials_crashed": 2.0, "trials_not_run": 1.0, "best_throughput": 120.0}
+    assert client.last(parent.info.run_id) == first
+    project(plan)
+    assert len(client.metrics[parent.info.run_id]) == len(first), "what is as before is not logged again"
+    for trial in plan.trials:
+        store.save_result(rated(trial, 100.0))
+    project(plan)
+    last = {"trials": 4.0, "trials_ok": 4.0, "trials_crashed": 0.0, "trials_not_run": 0.0, "best_throughput": 100.0}
+    assert client.last(parent.info.run_id) == last
+
+
 @pytest.mark.parametrize("emulated", [True, False])
 def test_a_sweep_that_measured_nothing_has_no_best_rate(client: Client, emulated: bool) -> None:
     plan = make_plan([make_trial(1, emulated=emulated), make_trial(2)])

@@ -96,7 +96,7 @@ def test_what_is_asked_of_mlflow_does_not_grow_with_the_trials(client: Client, m
     monkeypatch.setattr(published, "connect", lambda: client)
     publish_sweep(made, plan, [], None, wait_s=0)
     assert len(client.with_role("trial")) == trials
-    assert (asked.count("search"), asked.count("get")) == (4, 1), "the sweep's run twice, all trials' runs twice, and its tags"
+    assert (asked.count("search"), asked.count("get")) == (4, 2), "the sweep's run twice, all trials' runs twice, its metrics, and its tags"
     asked.clear()
     assert is_published(made, plan) and asked == ["search"]
     asked.clear()

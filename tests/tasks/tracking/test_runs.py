@@ -52,7 +52,7 @@ def test_a_trial_is_sent_with_each_step_once_its_summary_and_its_end(client: Cli
     parts = {f"trial.key.{name}": value for name, value in trial.key_parts.items()}
     said = {"trial.key": trial.key, "trial.cell": trial.cell, "trial.attempt": "1", "trial.repeat": "1", "trial.outcome": "ok"}
     assert {**said, **parts, "night": "n", "emulated": "false", "env.host": "none"}.items() <= run.data.tags.items()
-    assert "reason" not in run.data.tags
+    assert not {"reason", "disturbed", "not_judged"} & set(run.data.tags)
     assert client.params[run_id] == {
         **{name: str(value) for name, value in trial.parameters.items()},
         "compile": "false",
@@ -61,6 +61,18 @@ def test_a_trial_is_sent_with_each_step_once_its_summary_and_its_end(client: Cli
         "number": "1",
         "repeat": "1",
     }
+
+
+def test_the_devices_state_and_what_disturbed_it_are_there(client: Client) -> None:
+    """The journal, which the other figures are computed from again, has none of it."""
+    trial = make_trial(1)
+    journalled(trial, 1)
+    result = make_result(trial, summary={"throughput": 1.0, "clock_mean_mhz": 1500.0, "capped_share": None})
+    disturbed = result.model_copy(update={"disturbed": "another process was on the device", "not_judged": "no records"})
+    run, run_id = finished(client, disturbed, trial)
+    shown = client.last(run_id)
+    assert (shown["throughput"], shown["clock_mean_mhz"]) == (pytest.approx(160), 1500.0) and "capped_share" not in shown
+    assert (run.data.tags["disturbed"], run.data.tags["not_judged"]) == ("another process was on the device", "no records")
 
 
 def test_another_attempts_journal_is_not_this_ones(client: Client) -> None:
