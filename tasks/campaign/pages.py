@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cluster.trial_layout import PLAN
+import pyarrow.parquet as pq
+
+from cluster.trial_layout import PLAN, RESULTS
 from experiments.spec.campaign import DEVICE, CampaignFile, CampaignSweep
 from tasks.campaign.question import Question, asked_for
 from tasks.campaign.store import CampaignError, CampaignState
@@ -40,8 +42,9 @@ def publish_pages(file: CampaignFile, state: CampaignState, root: Path) -> Itera
 
     The folder is as the file names it, with the measured device for `{device}`: sweeps of one folder that ran on other devices have a page
     each. What there was no time for, and what only the infrastructure ended, is cut from a sweep's plan and named on the page. Of a page
-    that is there, sweeps stay that asked for something else: they may have run on another machine, whose runs are not here. Raises
-    PublishError, ResultsError, DamagedFile, SweepBusy, OSError; CampaignError where nothing was measured at all.
+    that is there, sweeps stay that asked for something else, or ran on another card of the same short name (40 or 80 GB): they may have run
+    on another machine, whose runs are not here. Raises PublishError, ResultsError, DamagedFile, SweepBusy, OSError; CampaignError where
+    nothing was measured at all.
     """
     if not any(_measured(store) for store in (_store(spec, state) for spec in file.sweeps) if store):
         raise CampaignError(f"nothing of {file.campaign} was measured yet; the same command without --publish does")
@@ -77,17 +80,18 @@ class _Earlier:
 def _earlier(page: Path, stores: Sequence[SweepStore], specs: Sequence[CampaignSweep]) -> _Earlier:
     if not (page / MANIFEST).exists():
         return _Earlier()
-    new = {asked_for(plan.request): plan for plan in [store.load_plan() for store in stores]}
+    new = {(asked_for(plan.request), _cards(store)): plan for store, plan in [(store, store.load_plan()) for store in stores]}
     plans = {name: plan for name in sweeps_of(page) if (plan := read_plan(page / name / PLAN)) is not None}
     asked = {name: asked_for(plan.request) for name, plan in plans.items()}
-    stay = [name for name, question in asked.items() if question not in new]
+    cards = {name: _published_cards(page / name / RESULTS) for name in plans}
+    stay = [name for name, question in asked.items() if (question, cards[name]) not in new]
     questions = [asked[name] for name in stay]
     called = [spec for spec in specs if asked_for(spec) not in questions]
     missing = [lack for lack in lacks_of(page) if not _is_told_anew(lack, called) and (lack.sweep_id not in asked or lack.sweep_id in stay)]
     replaced = [
         f"{name} of {plural(len(plans[name].trials), 'trial')}, by {plan.sweep_id} of {len(plan.trials)}"
         for name, question in asked.items()
-        if (plan := new.get(question)) is not None and plan.sweep_id != name
+        if (plan := new.get((question, cards[name]))) is not None and plan.sweep_id != name
     ]
     return _Earlier(stay, questions, missing if stay else [], replaced)
 
@@ -99,6 +103,19 @@ def _is_told_anew(lack: Lack, called: Sequence[CampaignSweep]) -> bool:
 
 def _not_measured(spec: CampaignSweep) -> Lack:
     return Lack(called=spec.called, suite=spec.suite, profile=spec.profile, what=f"not measured{YET}")
+
+
+def _cards(store: SweepStore) -> frozenset[str]:
+    """The full names of the devices that a sweep ran on."""
+    results = [readable_result(store, trial.key) for trial in store.load_plan().trials]
+    return frozenset(str(name) for result in results if result and (name := result.environment.get("device_name")))
+
+
+def _published_cards(results: Path) -> frozenset[str]:
+    """The same of a sweep on a page. Raises OSError."""
+    column = "env.device_name"
+    names = pq.read_table(results, columns=[column])[column].to_pylist() if column in pq.read_schema(results).names else []
+    return frozenset(str(name) for name in names if name)
 
 
 def _devices(store: SweepStore) -> str:

@@ -180,7 +180,10 @@ def _row(goal: Goal, found: Sequence[Near]) -> list[str]:
 
 def _as_good_and_shown(goal: Goal, one: Near, best: Near) -> bool:
     """Whether nothing is open of its loss while something is of the best one's, and it is no worse by what is known: their intervals
-    overlap, both stand alike to the goal, and it has no fewer trials, differs in no more and is on no other card."""
+    overlap, both stand alike to the goal, and it has no fewer trials, differs in no more, is on no other card and was not disturbed where
+    the best one was not."""
+    if one.disturbed and not best.disturbed:
+        return False
     if of_the_loss(one) or not of_the_loss(best) or _standing(goal, one) != _standing(goal, best) or _elsewhere(goal, one):
         return False
     own, other = _interval_of(goal, one), _interval_of(goal, best)

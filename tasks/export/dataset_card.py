@@ -40,13 +40,14 @@ def _body(sweep: Sweep, tables: Tables) -> Sequence[str]:
     emulated = sum(row.emulated for row in sweep.rows)
     devices = dict.fromkeys(str(row.environment["device_name"]) for row in sweep.rows if row.environment.get("device_name"))
     date = time.strftime("%Y-%m-%d", time.gmtime(plan.created_at))
-    commit = f"`{str(plan.git.get('commit'))[:12]}`{' with uncommitted changes' if plan.git.get('dirty') else ''}"
+    known = str(plan.git.get("commit") or "")[:12]
+    commit = f", code `{known}`{' with uncommitted changes' if plan.git.get('dirty') else ''}" if known else ""
     lines = [f"# {md(report.title)}", "", md(report.description), "", f"**{md(report.headline)}**", ""]
     if emulated:
         count = f"{emulated} of {len(sweep.rows)} trials"
         lines += [f"{count} ran on an emulated device: these are no measurements. Their rows have `emulated`.", ""]
     lines += [
-        f"- Sweep: `{sweep.sweep_id}`, measured by sweepbench on {date} (UTC), code {commit}",
+        f"- Sweep: `{sweep.sweep_id}`, measured by sweepbench on {date} (UTC){commit}",
         f"- Devices: {md(', '.join(devices)) or '–'}",
         f"- Command: {given_command(plan, held_of(sweep))}",
         "",

@@ -3,6 +3,7 @@ and what of its arithmetic was simulated."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from tasks.analysis.results import Sweep, table_of, trial_records
 from tasks.analysis.step_tables import all_steps
 
 _HOST = "env.host"  # left out; `env.host_id` stays
+_TOLD = ("reason", "disturbed")  # sentences, which may name a host
 
 
 @dataclass(frozen=True)
@@ -44,11 +46,16 @@ def trial_rows(sweep: Sweep) -> list[dict[str, Scalar]]:
         host = str(record.pop(_HOST, None) or "")
         fields: dict[str, Scalar] = {}
         for name, value in record.items():
-            fields[name] = value.replace(host, _host_id(record)) if host and isinstance(value, str) else value
+            fields[name] = _without(host, value, record) if host and name in _TOLD and isinstance(value, str) else value
             if name == "emulated":
                 fields["simulated"] = simulated(row.trial)
         rows.append(fields)
     return rows
+
+
+def _without(host: str, text: str, record: Mapping[str, Scalar]) -> str:
+    """`text` without the host's name where it stands as a word."""
+    return re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", lambda _: _host_id(record), text)
 
 
 def _host_id(record: Mapping[str, Scalar]) -> str:

@@ -78,8 +78,9 @@ def _text(text: str) -> Callable[[Path], Any]:
 
 
 def _csv(table: Any) -> Callable[[Path], Any]:
-    """RFC 4180, UTF-8, a header; null is empty. pandas writes floats so that reading gives the same ones."""
-    return lambda path: atomic_file(path, lambda temporary: table.to_pandas().to_csv(temporary, index=False))
+    """RFC 4180, UTF-8, a header; null is empty, also beside whole numbers, which stay whole. pandas writes floats so that reading gives the
+    same ones."""
+    return lambda path: atomic_file(path, lambda temporary: table.to_pandas(integer_object_nulls=True).to_csv(temporary, index=False))
 
 
 def _parquet(table: Any) -> Callable[[Path], Any]:

@@ -30,7 +30,7 @@ def check_database(*, thorough: bool = False) -> None:
 
 
 def _database() -> Path:
-    return Path(tracking_uri().removeprefix(_SQLITE).partition("?")[0])
+    return Path(tracking_uri().removeprefix(_SQLITE).partition("?")[0]).absolute()  # sqlite:///mlflow.db is of the working folder
 
 
 def connect() -> MlflowClient:

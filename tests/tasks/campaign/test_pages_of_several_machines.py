@@ -30,9 +30,10 @@ FILE = CampaignFile(
 )
 
 
-def measured(sweep_id: str, **request: Any) -> None:
+def measured(sweep_id: str, card: str = "Made-up CPU", **request: Any) -> None:
     """A sweep that asked for this."""
-    fakes = [Fake({"pool": "cpu", "model": "base", "dataloader_workers": count}, 100.0 + count, repeats=2) for count in (0, 1)]
+    axes = [{"pool": "cpu", "model": "base", "dataloader_workers": count} for count in (0, 1)]
+    fakes = [Fake(each, 100.0 + each["dataloader_workers"], repeats=2, environment={"device_name": card}) for each in axes]
     store = whole_sweep(runs_root(), fakes, sweep_id=sweep_id)
     plan = store.load_plan()
     store.save_plan(plan.model_copy(update={"request": Request(suite="made_up", profile="smoke", **request)}))
@@ -83,6 +84,22 @@ def test_a_sweep_that_asked_the_same_is_replaced_and_told(page: Path) -> None:
     assert written(page.parent, small=AGAIN).replaced == [f"{OLD} of 4 trials, by {AGAIN} of 4"]
     assert sweeps_of(page) == [AGAIN] and not (page / OLD).exists()
     assert written(page.parent, small=AGAIN).replaced == [], "by itself"
+
+
+def test_the_same_on_another_card_of_one_short_name_replaces_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders are named without the memory; 40 and 80 GB are other cards all the same."""
+    small, large = "NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-80GB"
+    file = FILE.model_copy(update={"sweeps": [FILE.sweeps[0].model_copy(update={"to": "page-{device}"})]})
+    monkeypatch.setenv("SWEEPBENCH_RUNS", str(tmp_path / "one"))
+    measured(OLD, small, set={"batch_size": 8})
+    first = written(tmp_path, file, small=OLD)
+    monkeypatch.setenv("SWEEPBENCH_RUNS", str(tmp_path / "two"))
+    measured(NEW, large, set={"batch_size": 8})
+    second = written(tmp_path, file, small=NEW)
+    assert (first.folder, second.folder, second.replaced) == ("page-a100", "page-a100", [])
+    assert sorted(sweeps_of(tmp_path / "page-a100")) == [OLD, NEW]
+    measured(AGAIN, large, set={"batch_size": 8})
+    assert written(tmp_path, file, small=AGAIN).replaced == [f"{NEW} of 4 trials, by {AGAIN} of 4"]
 
 
 def test_what_an_earlier_page_lacked_goes_with_the_sweeps_that_it_is_said_of(page: Path) -> None:

@@ -304,6 +304,17 @@ def test_what_is_no_worse_and_shown_stands_in_for_the_best(one: Near, stands_in:
         assert goals._as_good_and_shown(goal, one, on(proven=False, differs=("kernels",)))
 
 
+@pytest.mark.parametrize(
+    ("mine", "best", "stands_in"), [(True, False, False), (True, True, True), (False, True, True), (False, False, True)]
+)
+def test_what_other_work_disturbed_stands_in_for_nothing_that_it_did_not(mine: bool, best: bool, stands_in: bool) -> None:
+    goal = Goal.model_validate({"what": "x", "suite": "s", "where": {}, "source": "y", "metric": "throughput", "goal": 2.0, "card": "h200"})
+    one, other = ((on(), mine), (on(proven=False), best))
+    for near_, disturbed in (one, other):
+        near_.cell.disturbed = "other processes" if disturbed else None  # type: ignore[misc]
+    assert goals._as_good_and_shown(goal, one[0], other[0]) is stands_in
+
+
 @pytest.fixture(scope="module")
 def cards(tmp_path_factory: pytest.TempPathFactory) -> list[Page]:
     """The faster of two cards is not the goal's."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -14,7 +15,8 @@ import yaml
 from experiments.config.errors import ConfigError
 from experiments.trial import Outcome
 from tasks.analysis.results import load_sweep
-from tasks.export.write import ExportError, Format, export_sweep
+from tasks.export.write import ExportError, Format, _csv, export_sweep
+from tasks.sweep.store import SweepStore
 from tests.tasks.fake_sweep import Fake, make_sweep
 
 STEPS = 60
@@ -72,6 +74,32 @@ def test_no_host_is_named(sweep: Path, tmp_path: Path) -> None:
     trials = tables(tmp_path, "parquet")["trials"]
     assert "env.host" not in trials and trials["env.host_id"].tolist() == ["0123456789ab"] * 6
     assert trials["reason"].dropna().tolist() == ["out of memory on host 0123456789ab"]
+
+
+def test_of_a_host_only_sentences_are_freed_and_there_only_as_a_word(tmp_path: Path) -> None:
+    """A model, an axis or another word may be called as the host is."""
+    host = {"host": "base", "host_id": "0123456789ab"}
+    reason = "lost base (base:22), not base-2, database or base.py"
+    fakes = [Fake({"pool": "cpu", "model": "base", "dataloader_workers": 0}, outcome=Outcome.CRASHED, reason=reason, environment=host)]
+    export_sweep(make_sweep(tmp_path / "runs", fakes), "parquet", tmp_path / "out")
+    [row] = tables(tmp_path / "out", "parquet")["trials"].to_dict("records")
+    assert row["axis.model"] == "base" and "base" in row["name"]
+    assert row["reason"] == "lost host 0123456789ab (host 0123456789ab:22), not base-2, database or host 0123456789ab.py"
+
+
+def test_whole_numbers_stay_whole_beside_a_null(tmp_path: Path) -> None:
+    large = 2**53 + 1  # the first that no float is
+    _csv(pa.table({"attempt": [1, None], "bytes": [large, None], "rate": [0.1, None], "on": [True, None]}))(tmp_path / "x.csv")
+    assert (tmp_path / "x.csv").read_text().splitlines() == ["attempt,bytes,rate,on", f"1,{large},0.1,True", ",,,"]
+
+
+def test_a_card_of_a_sweep_without_git_names_no_commit(tmp_path: Path) -> None:
+    folder = make_sweep(tmp_path / "runs", [Fake(axes(0))])
+    store = SweepStore(folder.name, folder.parent)
+    store.save_plan(store.load_plan().model_copy(update={"git": {"commit": None, "dirty": None}}))
+    export_sweep(folder, "hf", tmp_path / "out")
+    text = (tmp_path / "out" / "README.md").read_text()
+    assert "None" not in text and "(UTC)\n" in text
 
 
 def test_a_hugging_face_folder_has_a_card_that_names_its_tables(sweep: Path, tmp_path: Path) -> None:

@@ -41,6 +41,16 @@ def test_a_client_finds_a_whole_database(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (runs_root() / "mlflow.db").exists()
 
 
+def test_a_relative_database_is_of_the_working_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Once there, it was an error of pathlib's."""
+    monkeypatch.setattr(mlflow.tracking, "MlflowClient", Client)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mine.db")
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        client: Any = connect()
+        assert "runs" in client.tables and (tmp_path / "mine.db").exists()
+
+
 def test_a_server_makes_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mlflow.tracking, "MlflowClient", Client)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
