@@ -1,5 +1,5 @@
-"""What ends a command that runs trials: SIGTERM, a closed terminal, Ctrl-C. Its trials are stopped in order; a Ctrl-C after
-the first of the three kills them, and another SIGTERM or a terminal that closes meanwhile changes nothing."""
+"""What ends a command that runs trials: SIGTERM, a closed terminal, Ctrl-C. Its trials are stopped in order; another Ctrl-C kills them, and
+another SIGTERM or a terminal that closes while they are stopped changes nothing."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class TerminalClosed(KeyboardInterrupt):
 def heeded(running: Callable[[], Iterable[Trial]], resume: str) -> Iterator[None]:
     """Inside the block SIGTERM raises Terminated, a closed terminal TerminalClosed and Ctrl-C KeyboardInterrupt.
 
-    So does the first of them alone: from then on the trials are being stopped, which another exception would break off. But a Ctrl-C after
-    it kills all processes of the trials that are `running` on this machine, says so and how to `resume`, and ends this process with status
-    1. What a shell's `nohup` has it ignore stays ignored. Raises ConfigError where pools.yaml is wrong.
+    A second Ctrl-C, or one while the trials are being stopped (`ending`), kills all processes of the trials that are `running` on this
+    machine, says so and how to `resume`, and ends this process with status 1. What a shell's `nohup` has it ignore stays ignored. Raises
+    ConfigError where pools.yaml is wrong.
     """
     told = _Told(running, resume)
     handlers = {signal.SIGTERM: told.terminated, signal.SIGHUP: told.terminal_closed, signal.SIGINT: told.interrupted}
@@ -89,19 +89,21 @@ class _Told:
     def __init__(self, running: Callable[[], Iterable[Trial]], resume: str) -> None:
         self._running, self._resume = running, resume
         self._ray_pools = {name for name, pool in load_pools().items() if not pool.embedded}  # now: a handler reads no file
-        self.ending = False  # the first one came
+        self.ending = False  # the trials are being stopped, or a first Ctrl-C told to
 
     def terminated(self, number: int, frame: FrameType | None) -> None:
-        if self._first():
-            raise Terminated
+        TOLD_TO_END.set()
+        raise Terminated
 
     def terminal_closed(self, number: int, frame: FrameType | None) -> None:
+        TOLD_TO_END.set()
         _write_nowhere()
-        if self._first():
-            raise TerminalClosed
+        raise TerminalClosed
 
     def interrupted(self, number: int, frame: FrameType | None) -> None:
-        if self._first():
+        TOLD_TO_END.set()
+        if not self.ending:
+            self.ending = True
             raise KeyboardInterrupt
         from cluster.launchers import processes
 
@@ -112,11 +114,6 @@ class _Told:
         jobs = "; a Ray job may run on (`sweep stop` ends it)" if any(trial.pool in self._ray_pools for trial in trials) else ""
         os.write(2, f"\ninterrupted twice: {were}{jobs}\ngo on with it: {self._resume}\n".encode())  # the console's lock may be held
         os._exit(1)
-
-    def _first(self) -> bool:
-        TOLD_TO_END.set()
-        first, self.ending = not self.ending, True
-        return first
 
 
 _HEEDED: ContextVar[_Told | None] = ContextVar("heeded", default=None)

@@ -11,7 +11,7 @@ import pytest
 
 from cluster.launchers import processes
 from flows.runtime import interrupts
-from flows.runtime.interrupts import TerminalClosed, Terminated, heeded
+from flows.runtime.interrupts import TerminalClosed, Terminated, ending, heeded
 from flows.runtime.stopping import _reason
 from tests.tasks.plan_support import make_trial
 
@@ -60,9 +60,18 @@ def test_another_signal_does_not_break_off_the_orderly_end(first: signal.Signals
         try:
             os.kill(os.getpid(), first)
         except BaseException:
-            os.kill(os.getpid(), second)
-            ended = True
+            with ending():
+                os.kill(os.getpid(), second)
+                ended = True
     assert ended
+
+
+def test_a_sigterm_after_that_ends_the_command() -> None:
+    """Prefect sends it again once its flow has dealt with it."""
+    with pytest.raises(Terminated), heeded(list, "sweep resume x"):
+        with ending():
+            os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def test_the_next_sweep_of_the_process_heeds_its_first_signal() -> None:
@@ -102,6 +111,7 @@ def test_a_second_ctrl_c_kills_what_runs_and_says_so(
             os.kill(os.getpid(), first)
         except (KeyboardInterrupt, Terminated):
             assert killed == []
-            os.kill(os.getpid(), signal.SIGINT)
+            with ending():
+                os.kill(os.getpid(), signal.SIGINT)
     assert killed == [trial.key for trial in trials]
     assert capfd.readouterr().err.endswith(f"\ninterrupted twice: {said}\ngo on with it: sweep resume x\n")
