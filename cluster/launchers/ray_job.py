@@ -35,6 +35,7 @@ from experiments.trial import Trial, digest
 
 _OVER = ("SUCCEEDED", "FAILED", "STOPPED")
 _TIMEOUT_S = (5.0, 10.0)  # to connect, to answer
+_UNKNOWN_JOB = "Request failed with status code 404:"  # Ray's client has no type for it; other errors may hold a URL, and any number in it
 
 
 class RayJobLauncher:
@@ -88,7 +89,7 @@ class RayJobLauncher:
         except LaunchError:
             raise
         except Exception as error:
-            if "does not exist" in str(error) or "404" in str(error):
+            if str(error).startswith(_UNKNOWN_JOB):
                 return Status(running=False, message=f"pool {self.pool.name} does not know job {launch.id}: its head was restarted")
             raise self._failed("does not answer", error) from error
         state = details.status.value

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import requests
 
-from cluster.launchers import code_package, ray_job
+from cluster.launchers import Launch, LaunchError, code_package, ray_job
 from cluster.launchers.code_package import Package
 from cluster.launchers.ray_job import RayJobLauncher
 from cluster.pools.pool import Pool
@@ -24,11 +25,14 @@ class Head:
     def __init__(self) -> None:
         self.submitted: list[dict[str, Any]] = []
         self.status = "PENDING"
+        self.error: Exception | None = None
 
     def submit_job(self, **values: Any) -> None:
         self.submitted.append(values)
 
     def get_job_info(self, submission_id: str) -> SimpleNamespace:
+        if self.error:
+            raise self.error
         return SimpleNamespace(status=SimpleNamespace(value=self.status), driver_exit_code=None, message="waits")
 
 
@@ -103,3 +107,22 @@ def test_a_job_that_ray_does_not_start_is_overdue(head: Head, tmp_path: Path, mo
         assert scales.status(launch).overdue is None, "a node may be on its way"
     head.status = "RUNNING"
     assert ray.status(launch).overdue is None
+
+
+def test_only_a_head_that_does_not_know_a_job_has_lost_it(head: Head) -> None:
+    """The texts are those of Ray's client, whose errors of the network hold the URL, and so the trial's key and the port."""
+    launch = Launch(launcher="ray_job", key="ab12404c5d6e7f80", attempt=1, id="ab12404c5d6e7f80-a1")
+    where = f"HTTPConnectionPool(host='h', port=40404): Max retries exceeded with url: /api/jobs/{launch.id}"
+    lasting = [
+        requests.ConnectionError(f"{where} (Caused by NewConnectionError: Connection refused)"),
+        requests.ReadTimeout(where),
+        RuntimeError("Request failed with status code 500: the file of job 404 does not exist."),
+        RuntimeError("Request failed with status code 503: status code 404"),
+    ]
+    for head.error in lasting:
+        with pytest.raises(LaunchError, match="pool p at http://h:8265 does not answer: "):
+            launcher().status(launch)
+    head.error = RuntimeError(f"Request failed with status code 404: Job {launch.id} does not exist.")
+    status = launcher().status(launch)
+    assert (status.running, status.exit_code) == (False, None)
+    assert status.message == f"pool p does not know job {launch.id}: its head was restarted"
