@@ -184,7 +184,9 @@ def _resolved(name: str, entry: PoolEntry) -> Pool:
     if override:
         if problem := _address_problem(override):
             raise ConfigError.one(f"${entry.address_env}", None, "", problem, "write http://host:8265, or embedded")
-        values["address"] = override.rstrip("/")
+        values["address"] = override
+    if values["address"]:
+        values["address"] = values["address"].rstrip("/")  # one spelling of it: the locks of the nodes go by the address
     if values["address"] == EMBEDDED and values["python"] and os.sep in values["python"]:
         values["python"] = str(REPOSITORY / Path(values["python"]).expanduser())  # relative to the repository's root
     return Pool(name=name, **values)

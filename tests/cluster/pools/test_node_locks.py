@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cluster.pools.node_locks import NodeLocks, hardware
-from cluster.pools.pool import Pool
+from cluster.pools.pool import Pool, load_pools
 
 ROOT = Path(__file__).parents[3]
 HOLD = """
@@ -123,6 +123,14 @@ def test_what_is_the_same_hardware() -> None:
     assert hardware(pool(**remote, resources={"a": 1, "b": 2})) == hardware(pool(**remote, resources={"b": 8, "a": 1}))
     assert hardware(pool(**remote, resources={"a": 1})) != hardware(pool(**remote)) != hardware(pool(address="http://h:2", device="cuda"))
     assert hardware(pool(**remote)).startswith("cuda-")
+
+
+def test_an_address_with_a_slash_at_its_end_is_the_same_hardware(tmp_path: Path) -> None:
+    entries = [f"  {name}: {{device: cpu, address: '{url}'}}\n" for name, url in (("a", "http://h:8265"), ("b", "http://h:8265/"))]
+    (tmp_path / "pools.yaml").write_text("pools:\n" + "".join(entries))
+    pools = load_pools(tmp_path / "pools.yaml")
+    assert pools["a"].url() == pools["b"].url() == "http://h:8265"
+    assert hardware(pools["a"]) == hardware(pools["b"])
 
 
 def test_what_is_free_is_taken_at_once_and_kept_until_it_is_given_back() -> None:
