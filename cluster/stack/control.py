@@ -61,14 +61,22 @@ def up(root: Path = REPOSITORY, say: Say = print) -> list[dict[str, Any]]:
                     say(f"{part.title}: stopped; nothing uses it now")
             _after(settings, names, say)
         except BaseException:
-            for part in reversed(started):
-                with contextlib.suppress(StackError):
-                    _stop(settings, part, grace_s=5.0)
-                process.forget(settings.state, part.name)
-            if started:
-                say(f"stopped again what this call had started: {', '.join(part.name for part in started)}")
+            _stop_again(settings, started, say)
             raise
     return status(root)
+
+
+def _stop_again(settings: Settings, started: list[Component], say: Say) -> None:
+    """End what a failed `up` had started. What does not end keeps its record, by which `down` finds it."""
+    stopped = []
+    for part in reversed(started):
+        try:
+            _stop(settings, part, grace_s=5.0)
+            stopped.append(part.name)
+        except StackError as error:
+            say(f"{part.title}: {error}; `make down` tries again")
+    if stopped:
+        say(f"stopped again what this call had started: {', '.join(reversed(stopped))}")
 
 
 def down(root: Path = REPOSITORY, say: Say = print) -> list[str]:

@@ -57,7 +57,10 @@ def forget(state: Path, name: str) -> None:
 def start(
     state: Path, name: str, command: Sequence[str], environment: Mapping[str, str], directory: Path, ports: Mapping[str, int]
 ) -> Record:
-    """Start a component detached, with its output appended to <name>.log, and write its record. Raises OSError."""
+    """Start a component detached, with its output appended to <name>.log, and write its record.
+
+    Raises OSError, and StackError if what could not be recorded does not end; a component without a record does not go on.
+    """
     mark = secrets.token_hex(8)
     with open(state / f"{name}.log", "ab") as log:
         process = subprocess.Popen(
@@ -70,9 +73,16 @@ def start(
             env={**environment, MARK: mark, "SPT_NOENV": "1"},
             start_new_session=True,
         )
+    try:
+        record = Record(name, process.pid, psutil.Process(process.pid).create_time(), time.time(), mark, list(command), dict(ports))
+        atomic_write(state / f"{name}.json", json.dumps(asdict(record), indent=1))
+    except BaseException:  # on a full disk, say: without its record nothing would find it again
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        forget(state, name)  # it may have been written whole before the error
+        stop(Record(name, process.pid, 0.0, 0.0, mark, [], {}), grace_s=0.0)  # children that left its session
+        raise
     process.returncode = 0  # it is meant to outlive this process: suppress the warning about a running child
-    record = Record(name, process.pid, psutil.Process(process.pid).create_time(), time.time(), mark, list(command), dict(ports))
-    atomic_write(state / f"{name}.json", json.dumps(asdict(record), indent=1))
     return record
 
 

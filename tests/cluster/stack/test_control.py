@@ -38,6 +38,14 @@ def runs(member: psutil.Process) -> bool:
         return False
 
 
+def until_ready(log: Path) -> None:
+    """Wait until a program says `ready`."""
+    deadline = time.monotonic() + 120
+    while "ready" not in log.read_text():
+        assert time.monotonic() < deadline, "this took too long"
+        time.sleep(0.02)
+
+
 class Stack:
     """A repository folder, the stand-in components for it, and what was said."""
 
@@ -151,6 +159,49 @@ def test_what_a_failed_up_started_is_stopped_again(stack: Stack) -> None:
     assert {row["state"] for row in control.status(stack.root)} == {"not started"}
 
 
+def test_what_a_failed_up_cannot_stop_keeps_its_record(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    stack.code["worker"] = DIES
+    really = process.stop
+
+    def stop(record: process.Record, grace_s: float, first: int) -> bool:
+        if record.name == "mlflow":
+            raise StackError("mlflow: pids [1] do not end")
+        return really(record, grace_s, first)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(process, "stop", stop)
+        with pytest.raises(StackError, match="WORKER died while starting"):
+            stack.up()
+    assert process.alive(stack.record("mlflow"))
+    assert stack.said[-2:] == [
+        "MLFLOW: mlflow: pids [1] do not end; `make down` tries again",
+        "stopped again what this call had started: worker",
+    ]
+    assert {row["name"]: row["state"] for row in control.status(stack.root)} == {"worker": "not started", "mlflow": "running"}
+    assert stack.down() == ["mlflow"] and not ports.in_use(stack.first)
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_a_component_that_cannot_be_recorded_does_not_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: bool) -> None:
+    """Nor does a child of it in a session of its own. The record may have been written all the same: its folder is synced last."""
+    child = "subprocess.Popen(['sleep', '300'], start_new_session=True)"
+    code = f"import subprocess, time; {child}; print('ready', flush=True); time.sleep(300)"
+    marks: list[str] = []
+
+    def full(path: Path, text: str) -> None:
+        until_ready(tmp_path / "server.log")
+        marks.append(json.loads(text)["mark"])
+        if written:
+            path.write_text(text)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(process, "atomic_write", full)
+    with pytest.raises(OSError, match="No space left"):
+        process.start(tmp_path, "server", [sys.executable, "-c", code], dict(os.environ), tmp_path, {})
+    assert process.read_record(tmp_path, "server") is None
+    assert [member.pid for member in psutil.process_iter() if process._marked(member, marks[0])] == []
+
+
 def test_a_failed_up_keeps_what_ran_before(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     pids = stack.up()
 
@@ -200,9 +251,7 @@ def test_token_is_ours_alone(stack: Stack) -> None:
 def test_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(300)"
     record = process.start(tmp_path, "deaf", [sys.executable, "-c", code], dict(os.environ), tmp_path, {})
-    deadline = time.monotonic() + 120
-    while "ready" not in (tmp_path / "deaf.log").read_text() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    until_ready(tmp_path / "deaf.log")
     assert process.stop(record, grace_s=0.3)
     assert not process.alive(record)
     assert not process.stop(record, grace_s=0.3)
