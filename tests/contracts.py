@@ -108,6 +108,7 @@ def _another_process_finds_the_second_attempt_and_stops_all_of_it(
     other, found = make(), launchers.load(folder)
     assert found is not None and found.attempt == 2
     left = _left_behind(other, found, folder)
+    left_born = processes.start_time(left)
     begun = [record for record in JournalFollower(folder / "journal.jsonl").poll() if record["kind"] == "attempt"][-1]
     lost = other.find_lost(trial, folder, begun)
     assert lost.model_copy(update={"born": found.born}) == found and other.status(lost).running
@@ -117,7 +118,7 @@ def _another_process_finds_the_second_attempt_and_stops_all_of_it(
     assert not other.status(found).running
     assert not launcher.status(found).running
     assert not other.status(other.find_lost(trial, folder, begun)).running
-    assert processes.of_trial(trial.key) == [] and not processes.alive(left, None)
+    assert processes.of_trial(trial.key) == [] and not processes.alive(left, left_born)
 
 
 def _left_behind(launcher: Launcher, launch: Launch, folder: Path) -> int:

@@ -29,7 +29,9 @@ class Launch(Strict):
     attempt: int = Field(ge=1)
     id: str = Field(description="process id (local) or submission id (Ray job)")
     folder: str | None = Field(None, description="Ray job: folder of the trial's files as its process sees it, a path or a URI")
-    born: float | None = Field(None, description="start time of the process, Unix s: a later process may have the same id")
+    born: float | None = Field(
+        None, description="local: start time of the process, Unix s, since a later one may have the same id; null: it is over already"
+    )
 
 
 class Status(Strict):

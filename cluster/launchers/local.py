@@ -120,7 +120,7 @@ class LocalLauncher:
         processes.end_all(trial.key)
 
     def find_lost(self, trial: Trial, trial_dir: Path, begun: Record) -> Launch:
-        born = next((process.create_time() for process in processes.of_trial(trial.key) if process.pid == begun["pid"]), 0.0)
+        born = next((process.create_time() for process in processes.of_trial(trial.key) if process.pid == begun["pid"]), None)
         return Launch(launcher="local", key=trial.key, attempt=begun["attempt"], id=str(begun["pid"]), born=born)
 
     def log(self, launch: Launch, trial_dir: Path) -> str:

@@ -87,11 +87,12 @@ def start_time(pid: int) -> float | None:
 
 
 def alive(pid: int, born: float | None) -> bool:
-    """True if `pid` runs and is the process that started at `born` (Unix time, s)."""
+    """True if `pid` runs and is the process that started at `born` (Unix time, s), as `start_time` gave it: None was over already."""
+    if born is None:
+        return False  # whatever has its id now is another one
     try:
         process = psutil.Process(pid)
-        same = born is None or abs(process.create_time() - born) < 1.0
-        return same and not _over(process)
+        return abs(process.create_time() - born) < 1.0 and not _over(process)
     except psutil.NoSuchProcess:
         return False
 

@@ -210,19 +210,23 @@ def test_children_that_left_the_session_are_ended_too(programs: Programs, runs: 
     until(lambda: len(programs.log(launch)) == 2)
     left = int(programs.log(launch)[1])
     assert os.getsid(left) == left
+    born = processes.start_time(left)
+    assert processes.alive(left, born)
     if not runs:
         over(launch)
     LocalLauncher(SHELL).stop(launch)  # one that did not start it
-    assert not processes.alive(left, None)
+    assert not processes.alive(left, born)
     assert processes.of_trial(KEY) == []
     programs.launcher.stop(launch)
 
 
-def test_a_process_that_has_the_trials_id_now_is_left_alone(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_process_that_has_the_trials_id_now_is_left_alone(programs: Programs, monkeypatch: pytest.MonkeyPatch, gone: bool) -> None:
+    """`gone`: the trial's own process had ended before its start time could be read."""
     stranger = subprocess.Popen(["sleep", "600"])
     try:
         born = psutil.Process(stranger.pid).create_time()
-        launch = Launch(launcher="local", key=KEY, attempt=1, id=str(stranger.pid), born=born - 3600)
+        launch = Launch(launcher="local", key=KEY, attempt=1, id=str(stranger.pid), born=None if gone else born - 3600)
         assert not programs.launcher.status(launch).running
         signals: list[tuple[int, int]] = []
         with monkeypatch.context() as patch:

@@ -158,18 +158,21 @@ def test_one_that_cannot_be_ended_does_not_keep_the_launcher_for_ever(table: Tab
 
 def test_a_process_id_used_again_is_another_process() -> None:
     born = psutil.Process().create_time()
-    assert alive(os.getpid(), born) and alive(os.getpid(), None)
+    assert alive(os.getpid(), born)
     assert alive(os.getpid(), born + 0.9) and alive(os.getpid(), born - 0.9)  # rounded differently
     assert not alive(os.getpid(), born + 1.1) and not alive(os.getpid(), born - 1.1)
+    assert not alive(os.getpid(), None), "it was over before anyone looked at it"
+    assert processes.wait_for_end(os.getpid(), None, timeout_s=3600.0)
 
 
 def test_a_process_that_is_over_is_not_alive_before_its_parent_has_asked() -> None:
     child = subprocess.Popen(["true"])
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE
-    assert not alive(child.pid, None)
+    born = processes.start_time(child.pid)
+    assert born is not None and not alive(child.pid, born)
     child.wait()
-    assert not alive(child.pid, None), "there is none of this id"
+    assert processes.start_time(child.pid) is None and not alive(child.pid, born), "there is none of this id"
 
 
 @pytest.mark.parametrize(
