@@ -64,8 +64,8 @@ def summarise(
     tflops_per_device = flops_per_sample * throughput / devices / 1e12.
     epoch_time_s: s for one pass over the data set that the workload names, at this throughput.
     batch_size: samples per device and micro-batch. eval_<metric>_before/_after: held-out evaluation.
-    loss_spikes, rms_spikes, loss_spikes_explained: counts, if spikes_after is set; the latter two for the first tensor whose RMS_t was
-    recorded. See stats.loss_spikes.
+    loss_spikes, rms_spikes, loss_spikes_explained: counts, if spikes_after is set and, of loss spikes, enough losses are known; the latter
+    two for the first tensor whose RMS_t was recorded. See stats.loss_spikes.
 
     Raises ValueError, naming the step, for impossible measurements: a negative or non-finite time, a step of no time, samples <= 0, or
     step numbers that do not rise.
@@ -278,7 +278,7 @@ def rms_names(steps: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _spikes(steps: Sequence[Mapping[str, Any]], after: int | None) -> Summary:
-    """The counts named in SPIKES; {} if the trial does not look for spikes."""
+    """The counts named in SPIKES; {} if the trial does not look for spikes. Those of loss spikes are None if too few losses are known."""
     if after is None:
         return {}
 
@@ -286,11 +286,18 @@ def _spikes(steps: Sequence[Mapping[str, Any]], after: int | None) -> Summary:
         return [math.nan if (value := _finite(step.get(name))) is None else value for step in steps]
 
     tensors = {name: series(RMS + name) for name in rms_names(steps)}
-    spikes = find_spikes([step["step"] for step in steps], series("loss"), tensors, Rule(after=after))
-    counts: Summary = {"loss_spikes": len(spikes.loss)}
+    losses = [math.inf if math.isnan(loss) and _not_a_number(step) else loss for step, loss in zip(steps, series("loss"), strict=True)]
+    spikes = find_spikes([step["step"] for step in steps], losses, tensors, Rule(after=after))
+    counts: Summary = {"loss_spikes": len(spikes.loss) if spikes.judged else None}
     for first in list(tensors)[:1]:
-        counts |= {"rms_spikes": len(spikes.tensors[first]), "loss_spikes_explained": len(spikes.explained(first))}
+        counts |= {"rms_spikes": len(spikes.tensors[first])}
+        counts |= {"loss_spikes_explained": len(spikes.explained(first)) if spikes.judged else None}
     return counts
+
+
+def _not_a_number(step: Mapping[str, Any]) -> bool:
+    """True if the step had a loss and it was not finite: the journal has null in its place, and its text beside that."""
+    return step.get("loss") is not None or bool(step.get("loss_text"))
 
 
 def _finite(value: Any) -> float | None:

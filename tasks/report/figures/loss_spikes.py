@@ -64,8 +64,10 @@ def _draw(above: Any, beneath: Any, row: TrialRow, result: LossSpikes) -> None:
     beneath.axhline(result.rule.rms, color=RMS, linewidth=0.7, linestyle="--")
     for event in result.loss:
         why = event in causes
-        inside = (row.steps >= event.first) & (row.steps <= event.last) & np.isfinite(row.losses)
-        height = float(row.losses[inside].max())
+        finite = np.isfinite(row.losses)
+        inside = (row.steps >= event.first) & (row.steps <= event.last) & finite
+        shown = row.losses[inside if inside.any() else finite]  # a spike of infinite losses alone: at the height of the highest loss
+        height = float(shown.max()) if shown.size else 0.0
         name = "loss spike, explained by an RMS spike" if why else "loss spike, not explained"
         above.plot([event.first], [height], "v" if why else "x", color=MARK, markersize=5, label=name)
         beneath.axvline(event.first, color=MARK, linewidth=0.6, alpha=0.5)

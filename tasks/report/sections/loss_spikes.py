@@ -52,7 +52,7 @@ def spike_table(cells: Sequence[Cell]) -> TextTable:
         results = judgements[id(cell)]
         after = results[0][1].rule.after
         rises = [rise(row.steps, row.losses, event, result.rule) for row, result in results for event in result.loss]
-        spikes = [str(sum(len(result.loss) for _, result in results)), number(max(rises, default=None), 3)]
+        spikes = [_found(results), number(max(rises, default=None), 3)]
         rest = [
             quantity(cell.middle(_HELD_OUT.name), _HELD_OUT),
             number(mean_on(Scale.LOG, [float(np.mean(row.losses[-min(END, max(1, row.losses.size // 10)) :])) for row, _ in results]), 3),
@@ -65,8 +65,13 @@ def spike_table(cells: Sequence[Cell]) -> TextTable:
     return TextTable(header, rows, numeric=True)
 
 
+def _found(results: Sequence[tuple[TrialRow, LossSpikes]]) -> str:
+    """How many loss spikes the repeats have; a dash where too few losses are known."""
+    return str(sum(len(result.loss) for _, result in results)) if all(result.judged for _, result in results) else "–"
+
+
 def _of_tensor(results: Sequence[tuple[TrialRow, LossSpikes]], tensor: str) -> list[str]:
-    spikes = sum(len(result.loss) for _, result in results)
+    spikes = _found(results)
     hits = sum(len(result.explained(tensor)) for _, result in results)
     after = results[0][1].rule.after
     seen = [row.rms[tensor][(row.steps > after) & np.isfinite(row.rms[tensor])] for row, _ in results]
@@ -76,7 +81,7 @@ def _of_tensor(results: Sequence[tuple[TrialRow, LossSpikes]], tensor: str) -> l
     return [
         str(sum(len(result.tensors[tensor]) for _, result in results)),
         number(max((float(values.max()) for values in seen if values.size), default=None), 3),
-        f"{hits} of {spikes}" if spikes else "–",
+        f"{hits} of {spikes}" if spikes not in ("0", "–") else "–",
         percent(chance) + (f"; {number(accidents[0], 2)}" if len(accidents) == 1 and hits else ""),
     ]
 

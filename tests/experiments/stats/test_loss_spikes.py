@@ -8,7 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.stats.loss_spikes import Event, Rule, accident, by_chance, explained, find_spikes, loss_spikes, rise, rms_spikes
+from experiments.stats.loss_spikes import (
+    Event,
+    Rule,
+    accident,
+    all_judged,
+    by_chance,
+    explained,
+    find_spikes,
+    loss_spikes,
+    rise,
+    rms_spikes,
+)
 from experiments.summary import summarise
 
 RULE = Rule(after=1000)
@@ -110,13 +121,58 @@ def test_a_value_at_a_limit() -> None:
     assert (Rule().after, Rule().rms, Rule().deviations, Rule().running, Rule().merge, Rule().several) == (1000, 2.3, 3.2, 100, 10, 2)
 
 
-@pytest.mark.parametrize("unknown", [math.nan, math.inf])
-def test_losses_that_are_not_known_are_no_spikes(unknown: float) -> None:
+@pytest.mark.parametrize("unknown", [math.nan, math.inf, -math.inf])
+def test_the_running_figures_are_of_the_losses_that_are_known(unknown: float) -> None:
+    """Mean 2 and deviation 1 of the two that are left of four: the limit is 4. With one left there is none."""
     rule = Rule(after=0, running=4, deviations=2.0, several=1)
-    losses = [1.0, 1.0, unknown, 1.0, 9.0, 1.0, 1.0, 1.0, 9.0]
-    assert loss_spikes(range(1, 10), losses, rule) == [], "9 is judged where the four before are known, and they hold a 9"
-    losses[4] = 1.0
-    assert loss_spikes(range(1, 10), losses, rule) == [Event(9, 9, 1)]
+    for height, expected in ((4.0, []), (4.01, [Event(5, 5, 1)])):
+        losses = [1.0, unknown, unknown, 3.0, height]
+        assert loss_spikes(range(1, 6), losses, rule) == expected and all_judged(range(1, 6), losses, rule)
+    losses = [1.0, unknown, unknown, unknown, 9.0]
+    assert loss_spikes(range(1, 6), losses, rule) == [] and not all_judged(range(1, 6), losses, rule)
+    assert all_judged(range(1, 6), losses, Rule(after=5, running=4)), "the last step not judged"
+    assert all_judged(range(1, 5), losses[:4], rule), "four steps have none with four before it"
+
+
+def test_one_unknown_loss_hides_no_spike() -> None:
+    spike = series(QUIET, s1550=3.0, s1551=3.0, s1552=3.0)
+    assert loss_spikes(STEPS, spike, RULE) == [Event(1550, 1552, 3)]
+    unknown = series(spike, s1500=math.nan)
+    assert loss_spikes(STEPS, unknown, RULE) == [Event(1550, 1552, 3)] and all_judged(STEPS, unknown, RULE)
+    known = np.delete(spike[1449:1549], 1499 - 1449)  # of the 100 steps before
+    assert rise(STEPS, unknown, Event(1550, 1552, 3), RULE) == 3.0 - known.mean()
+
+
+def test_an_infinite_loss_deviates() -> None:
+    """Also where too few losses before it are known, as in a training that diverged; and it is no part of the mean."""
+    diverged = np.where(STEPS >= 1550, math.inf, QUIET)
+    assert loss_spikes(STEPS, diverged, RULE) == [Event(1550, 2000, 451)] and all_judged(STEPS, diverged, RULE)
+    assert loss_spikes(STEPS, series(QUIET, s1550=math.inf), RULE) == [], "one alone is noise"
+    back = series(QUIET, s1550=math.inf, s1551=math.inf, s1580=3.0, s1581=3.0)
+    assert loss_spikes(STEPS, back, RULE) == [Event(1550, 1551, 2), Event(1580, 1581, 2)]
+    assert rise(STEPS, back, Event(1550, 1551, 2), RULE) == math.inf
+    assert rise(STEPS, back, Event(1580, 1581, 2), RULE) == 3.0 - np.delete(back[1479:1579], [70, 71]).mean()
+    assert loss_spikes(STEPS, np.where(STEPS >= 1550, -math.inf, QUIET), RULE) == []
+    assert rms_spikes(STEPS, series(np.ones(2000), s1500=math.inf), RULE) == []
+
+
+def test_too_few_known_losses_leave_the_number_unknown() -> None:
+    for known, judged in ((50, True), (49, False)):  # of the 100 before step 1100, and more before every other
+        losses = series(QUIET, s1500=3.0, s1501=3.0)
+        losses[999 : 1099 - known] = math.nan
+        found = find_spikes(STEPS, losses, {"patch": np.ones(2000)}, RULE)
+        assert (found.loss, found.judged) == ([Event(1500, 1501, 2)], judged), known
+        assert found.accident("patch") == (1.0 if judged else None), "none explained: certain, if all of them are known"
+    part = {"data_wait_s": 0.0, "h2d_s": 0.0, "forward_backward_s": 0.1, "optimizer_s": 0.0, "total_s": 0.1, "samples": 8, "measured": True}
+    window = {"wall_s": 200.0, "samples": 16000, "spikes_after": 1000}
+    for lost, counts in (
+        ({"loss": None}, [None, 0, None]),
+        ({"loss": None, "loss_text": "nan"}, [1, 0, 0]),
+        ({"loss": math.nan}, [1, 0, 0]),
+    ):
+        steps = [{**part, "step": int(at), "loss": 1.0, "rms.patch": 1.0, **(lost if at > 1300 else {})} for at in STEPS]
+        summary = summarise(steps, window)
+        assert [summary[name] for name in ("loss_spikes", "rms_spikes", "loss_spikes_explained")] == counts, lost
 
 
 def test_an_event_ends_where_the_next_step_is_too_far() -> None:

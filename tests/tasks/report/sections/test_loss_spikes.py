@@ -141,3 +141,18 @@ def test_cells_are_named_by_the_axes_in_which_they_differ() -> None:
     assert spikes_of(row({"pool": "gpu"}, parameters={"spikes_after": 100})) is None, "no steps"
     at_once = spikes_of(row({"pool": "gpu"}, losses=[1.0] * 9, parameters={"spikes_after": 0}))
     assert at_once is not None and at_once.rule.after == 0
+
+
+def test_a_number_of_spikes_that_is_not_known_is_a_dash_and_infinite_losses_are_a_spike() -> None:
+    """The first repeat's losses are unknown from step 340 on: the last ten steps have fewer than fifty known before them."""
+    unknown, diverged = watched_row(repeat=1), watched_row("other")
+    unknown.losses[339:] = np.nan
+    found = lines([unknown, watched_row(repeat=2)])[0]
+    assert (found["loss spikes"], found["explained"]) == ("–", "–")
+    diverged.losses[339:] = np.inf
+    found = lines([diverged])[0]
+    assert (found["loss spikes"], found["largest rise"], found["explained"]) == ("2", "–", "1 of 2")
+    figure = spike_figure(made([diverged], settings(columns="update_rule", baseline={})))
+    assert figure is not None
+    marks = [line.get_xydata().tolist() for line in figure.axes[0].lines if line.get_label() == "loss spike, not explained"]
+    assert marks == [[[340.0, 3.5]]]
