@@ -33,7 +33,7 @@ def random_rows(seed: int, cells: int, rounds: int, sd: float = 1.0) -> list[lis
     return [list(row) for row in sd * np.random.default_rng(seed).normal(size=(cells, rounds))]
 
 
-@pytest.mark.parametrize("rounds", [2, 3, 5])
+@pytest.mark.parametrize("rounds", [2, 3, 5, 6])
 def test_two_cells_are_compared_by_the_paired_t_test(rounds: int) -> None:
     a, b = random_rows(rounds, 2, rounds)
     found = in_rounds([a, b]).difference(0, 1)
@@ -43,6 +43,11 @@ def test_two_cells_are_compared_by_the_paired_t_test(rounds: int) -> None:
     assert (found.df, found.n, found.linear) == (pytest.approx(rounds - 1), rounds, True)
     other = in_rounds([a, b]).difference(1, 0)
     assert (other.value, other.se) == pytest.approx((-found.value, found.se))
+
+
+def test_a_slope_is_fitted_where_five_degrees_of_freedom_are_left_after_it() -> None:
+    """Of two cells in seven rounds: 14 trials less 2 cells, 6 rounds and the slope. With six rounds it is left out: see above."""
+    assert in_rounds(random_rows(7, 2, 7)).difference(0, 1).df == pytest.approx(5)
 
 
 def test_the_error_of_equal_spreads_is_the_residual_of_the_two_way_layout() -> None:
@@ -117,6 +122,14 @@ def test_cells_whose_spreads_differ_are_compared_in_pairs() -> None:
     assert layout.spreads_differ(0, 1) and layout.spreads_differ(1, 0)
     found, paired = layout.difference(1, 0), stats.ttest_rel(rows[1], rows[0])
     assert (found.p_value, found.df) == (pytest.approx(paired.pvalue), pytest.approx(2))
+
+
+def test_pairs_without_an_interval_leave_cells_of_different_spreads_to_the_whole_layout() -> None:
+    """Two cells with one round in common: a pair alone has no error."""
+    values = [0.0, 0.1, -0.12, 0.001, 0.0, 0.0005, 0.0, 0.001, 0.0005, 0.0002, 0.0]
+    layout = Layout(values, [0] * 3 + [1] * 3 + [2] * 5, [0, 1, 2, 2, 3, 4, 0, 1, 2, 3, 4], np.zeros(11))
+    assert layout.spreads_differ(0, 1) and not layout.rounds_differ
+    assert layout.difference(0, 1).se == pytest.approx(0.06151185, rel=1e-5)
 
 
 @pytest.mark.parametrize(("ratio", "expected"), [(4.9, False), (5.3, True)])

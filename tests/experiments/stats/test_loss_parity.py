@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from benchmarks.loss_curves import FAMILIES, draw
-from experiments.stats.loss_parity import MARGIN, Parity, ParityStatus, loss_parity
+from experiments.stats.loss_parity import MARGIN, MINIMUM_STEPS, Parity, ParityStatus, _left_at, _step_variance, loss_parity
 
 PROVEN, STRUCK, UNPROVEN = ParityStatus.PROVEN, ParityStatus.STRUCK, ParityStatus.UNPROVEN
 T2 = float(stats.t.ppf(0.995, 2))  # 9.92
@@ -57,6 +57,9 @@ def test_proven_is_the_interval_within_the_margin_in_each_half_of_what_is_judged
     grows = fall() * np.where(np.arange(200) < 150, 1.0, 1.006)
     found = loss_parity(dict.fromkeys(range(3), grows), {seed: fall() for seed in range(3)})
     assert found.difference == pytest.approx(0.003) and found.status is UNPROVEN, "0.3 % in all, 0.6 % in the last quarter"
+    before = fall(400) * np.where(np.arange(400) // 100 == 2, 1.006, 1.0)
+    found = loss_parity(dict.fromkeys(range(3), before), {seed: fall(400) for seed in range(3)})
+    assert found.difference == pytest.approx(0.003) and found.status is UNPROVEN, "0.6 % in the third quarter"
     early = fall() * np.where(np.arange(200) < 100, 1.5, 1.0)
     assert loss_parity(dict.fromkeys(range(3), early), {seed: fall() for seed in range(3)}).status is PROVEN, "the first half is not judged"
 
@@ -163,6 +166,7 @@ def test_where_a_curve_left_is_the_block_from_which_it_stays_outside() -> None:
     assert left((0, 160)) == 1 and left((90, 160)) == 91
     assert left((20, 40), (120, 160)) == 121, "it was back between"
     assert left((90, 150)) == 81, "back at the end: where judging begins"
+    assert _left_at(np.array([10, 20, 30, 40]), np.array([0.0, 0.007, 0.02, 0.02])) == 11, "0.7 % is outside"
     found = judged((0.02, 0.02, 0.02), 160)
     assert found.ends.tolist() == list(range(10, 161, 10)) and found.curve == pytest.approx(np.full(16, 0.02))
 
@@ -176,6 +180,15 @@ def test_the_recommended_length_is_that_at_which_one_percent_is_found() -> None:
     again = [loss_parity(*draw(family, random, length, pairs=3, seeds=3, divergence=0.01)).status for length in known]
     assert np.mean([status is STRUCK for status in again]) >= 0.9
     assert judged((0.001, 0.002, 0.004)).recommended is None, "pairs that lie apart by no step's noise: more steps would not help"
+    assert judged((0.0, 0.0, 0.0)).recommended == MINIMUM_STEPS and judged((0.0, 0.0)).recommended is None, "a pair is missing"
+
+
+def test_the_variance_of_a_mean_allows_for_the_bias_of_a_short_series_autocorrelation() -> None:
+    series = np.array([1.0, 2, 1, 3, 2, 1, 2, 3, 4, 3, 2, 3])
+    apart = series - series.mean()
+    rho = (apart[1:] @ apart[:-1]) / (apart @ apart)
+    rho += (1 + 3 * rho) / 12
+    assert _step_variance(series) == pytest.approx(series.var() / 12 * (1 + rho) / (1 - rho)) == pytest.approx(0.14787, abs=5e-6)
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from experiments.stats.nested import host_law, independent_df, sweep_law, trial_law
+from experiments.stats.nested import _between_sweeps, host_law, independent_df, sweep_law, trial_law
+from experiments.stats.variances import VarianceLaw
 
 
 def nested(sweeps: int, cells: int, trials: int, *, trial_sd: float, sweep_sd: float, seed: int = 0) -> list[dict[str, list[float]]]:
@@ -48,6 +49,12 @@ def test_a_sweep_of_single_trials_takes_the_pools_spread_off() -> None:
     trials = trial_law(np.random.default_rng(1).normal(0, 0.01, (40, 3)).tolist())
     law = sweep_law(cells, trials)
     assert law is not None and math.sqrt(law.expected()) == pytest.approx(0.02, rel=0.25)
+
+
+def test_a_sweep_of_few_trials_counts_for_more_of_what_trials_explain() -> None:
+    """Their share of the variance between sweeps of 1 and 4 trials is 1e-4 (1 + 1/4) / 2."""
+    law = VarianceLaw(np.array([1e-4]), np.array([math.inf]), np.ones(1))
+    assert _between_sweeps({"a": [0.0], "b": [0.1] * 4}, law).offset == pytest.approx(6.25e-5)
 
 
 @pytest.mark.parametrize(("sweeps", "known"), [(3, False), (4, True)])

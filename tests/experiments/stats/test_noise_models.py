@@ -79,6 +79,9 @@ def test_a_mixture_of_one_is_its_t_distribution() -> None:
     se, df = two.t_alike(0.95)
     assert se * stats.t.ppf(0.975, df) == pytest.approx(half) and se * stats.t.ppf(0.995, df) == pytest.approx(two.half_width(0.99))
     assert 1 < df < 50, "its tails are heavier"
+    near = Mixture(np.array([0.95, 0.05]), np.array([1.0, 1.1]), 50)
+    se, df = near.t_alike(0.95)
+    assert 40 < df < 50 and se * stats.t.ppf(0.995, df) == pytest.approx(near.half_width(0.99)), "hardly heavier"
     far = Mixture(np.array([0.98, 0.02]), np.array([1.0, 1e6]), 50)
     assert far.t_alike(0.95)[1] == 1, "heavier than any t with a degree of freedom"
 

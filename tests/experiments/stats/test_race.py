@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.stats.look import RACE_CHANCE
-from experiments.stats.race import bounds, level_of, standing
+from experiments.stats.race import Standing, bounds, level_of, standing
 
 ALL = np.ones(4, bool)
 
@@ -108,6 +108,46 @@ def test_values_without_any_spread() -> None:
 def test_the_leader_is_level_with_all_that_are_left(margin: float, level: bool) -> None:
     now = standing(noisy([100, 99.9, 99.8, 99.9], 8), ALL)
     assert now.within(ALL, margin) is level
+
+
+def test_the_leader_is_as_good_as_the_best_below_the_margin_itself() -> None:
+    now = Standing(0, np.zeros(2), np.array([0.0, -0.015]), np.array([0.0, 0.02]), np.zeros(2, bool))
+    assert [now.within(np.ones(2, bool), margin) for margin in (0.01, 0.015, 0.0151)] == [False, False, True]
+
+
+def test_a_setting_is_held_against_the_next_best_where_the_best_is_noisy() -> None:
+    values = [
+        [1.0, 0.9782, 1.0049, 1.0328, 0.9898],
+        [0.9996, 0.999, 0.9991, 0.9994, 0.9993],
+        [0.97, 0.9701, 0.9696, 0.9697, 0.9701],
+        [0.9989, 0.9983, 0.9989, 0.9995, 0.9996],
+    ]
+    now = standing(values, ALL)
+    assert now.leader == 0 and now.dropped.tolist() == [False, False, True, False]
+    assert now.low[2] < 0 < now.high[2], "the best alone could not tell"
+
+
+def test_a_noisy_setting_keeps_its_own_variance() -> None:
+    """With that of the quiet ones mixed in, the second setting, 1.2 % behind, would drop."""
+    values = [
+        [1.0001, 0.9999, 1.0003, 1.0001],
+        [0.9831, 0.9915, 0.9876, 0.9893],
+        [0.9996, 0.9994, 0.9997, 1.0],
+        [0.9988, 0.9999, 0.9994, 0.9996],
+        [0.9997, 0.9998, 1.0002, 1.0005],
+        [0.9999, 1.0007, 0.9997, 1.0002],
+        [1.0005, 1.0, 0.9996, 0.9995],
+        [0.9998, 1.0001, 0.9995, 0.9999],
+    ]
+    now = standing(values, np.ones(8, bool))
+    assert now.leader == 5 and not now.dropped.any() and now.low[1] < 0
+
+
+def test_one_round_in_common_compares_no_one() -> None:
+    nan = math.nan
+    now = standing([[1, 1.001, nan, nan], [nan, 0.5, 0.501, 0.5005], [0.999, 1, 1.001, 1]], np.ones(3, bool))
+    assert now.leader == 0 and (now.low[1], now.high[1]) == (-math.inf, math.inf)
+    assert math.isfinite(now.low[2]), "with two it is judged"
 
 
 @pytest.mark.parametrize(("values", "racing"), [(np.zeros(3), np.ones(3, bool)), (np.zeros((3, 2)), np.ones(2, bool))])

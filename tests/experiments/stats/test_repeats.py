@@ -82,6 +82,11 @@ def test_trials_that_share_no_rounds_are_compared_by_welchs_test(one: tuple[floa
     assert (difference.p_value, difference.df) == (pytest.approx(plain.pvalue), pytest.approx(plain.df))
 
 
+def test_without_any_spread_the_degrees_of_freedom_are_the_fewer_of_the_two() -> None:
+    found = ratio_interval(sure(2, 2, 2), sure(1, 1))
+    assert (found.value, found.se, found.df, found.n) == (2, 0, 1, 2)
+
+
 def test_a_side_of_one_trial_takes_the_spread_that_is_known() -> None:
     unknown = ratio_interval(sure(110.0), sure(100.0, 101.0))
     assert (unknown.value, unknown.low, unknown.high, unknown.n) == (pytest.approx(110 / math.sqrt(10_100)), 0.0, math.inf, 1)

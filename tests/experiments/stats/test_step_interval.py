@@ -116,6 +116,11 @@ def test_steps_without_spread_have_none() -> None:
         assert (found.estimate.low, found.estimate.high, found.estimate.se, found.effective_steps) == (64, 64, 0, n)
 
 
+def test_effective_steps_are_at_most_the_steps() -> None:
+    """Steps that alternate make a mean far surer than as many independent ones would."""
+    assert step_interval(np.ones(1200), np.tile([1.1, 0.9], 600)).effective_steps == 1200
+
+
 def test_long_series_are_averaged_over_blocks() -> None:
     times = white(1503)
     found = estimate_of(np.full(1503, 8), times)
