@@ -20,7 +20,7 @@ from tasks.nightly.store import CHANGED, CellVerdict, NodeState
 
 
 def cell_verdicts(definition: NightFile, comparisons: Sequence[Comparison], nodes: Sequence[NodeState], tonight: str) -> list[CellVerdict]:
-    """The verdict on each comparison, all of one metric and in their order. `tonight` is a date."""
+    """The verdict on each comparison, all of one metric and one role, in their order. `tonight` is a date."""
     if not comparisons:
         return []
     effects = effects_of(comparisons, definition.least_nights)

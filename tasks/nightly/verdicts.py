@@ -29,7 +29,8 @@ class NightVerdicts:
     def judgements(self, now: History) -> tuple[list[CellVerdict], list[NodeState]]:
         """The verdicts on all cells and controls, in the night's order, and those on the nodes, from what `now` holds of tonight.
 
-        Each metric is a family of its own for the false discovery rate. A metric besides a cell's first is left out where it is missing.
+        Each metric of the cells is a family of its own for the false discovery rate, and so is each control: the slow-down that is there on
+        purpose would else loosen what holds for the cells. A metric besides a cell's first is left out where it is missing.
         """
         nodes = node_states(self.definition, self.night, self.past, now)
         verdicts: list[CellVerdict] = []
@@ -37,7 +38,8 @@ class NightVerdicts:
             cells = [cell for cell in self.night.cells if metric in cell.metrics and cell.role != "canary"]
             family = [self._comparison(cell, metric, now, self.definition.baseline_nights) for cell in cells]
             family = [each for each in family if metric == each.cell.metrics[0] or any(metric in trial.values for trial in each.now)]
-            verdicts += cell_verdicts(self.definition, family, nodes, self.night.date)
+            for role in dict.fromkeys(each.cell.role for each in family):
+                verdicts += cell_verdicts(self.definition, [each for each in family if each.cell.role == role], nodes, self.night.date)
         segments = self._segments(now) if self.definition.pairs else {}
         verdicts = [self._with_creep(item, segments.get(item.cell)) for item in verdicts]
         order = {(cell.cell, cell.role): index for index, cell in enumerate(self.night.cells)}

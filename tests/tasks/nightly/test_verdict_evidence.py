@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from scipy import stats
 
 from experiments.stats.sequential import interim_levels
 from experiments.stats.verdict import Verdict
@@ -167,3 +168,25 @@ def test_only_what_the_first_metric_leaves_undecided_asks_for_repeats() -> None:
     found = judge.judgements(tonight)[0]
     assert [item.verdict for item in found] == [Verdict.SAME, Verdict.UNDECIDED]
     assert judge.undecided(found) == []
+
+
+def test_the_controls_do_not_loosen_the_false_discovery_rate_of_the_cells() -> None:
+    """One cell of ten is as far off as chance makes one in a hundred. Both controls in its family would make its q 0.044."""
+    names = [f"c{place}" for place in range(10)]
+    before, tonight = History(), now({})
+    for role in ("canary", "twin"):
+        before.add(trials("canary", DATES, role=role, seed=len(role)))
+    for place, name in enumerate(names):
+        before.add(trials(name, DATES, noise=0.01, seed=place))
+        tonight.add(trials(name, [TONIGHT], noise=0.01, rate=96.9 if place == 0 else 100.0, seed=50 + place))
+    cells = [cell("canary", "canary"), *map(cell, names), cell("canary", "twin"), cell("canary", "injected")]
+    one_look = DEFINITION.model_copy(update={"looks": []})
+    found, _ = NightVerdicts(one_look, night(cells=cells), before, [], []).judgements(tonight)
+    own = [item for item in found if item.role == "history"]
+    assert [item.q_value for item in own] == pytest.approx(stats.false_discovery_control([item.p_value for item in own]))
+    assert own[0].p_value == pytest.approx(0.0074, abs=1e-4)
+    assert (own[0].q_value, own[0].verdict) == (pytest.approx(0.074, abs=1e-3), Verdict.UNDECIDED)
+    controls = {item.role: item for item in found if item.role != "history"}
+    for item in controls.values():
+        assert item.q_value == pytest.approx(item.p_value), "each is decided apart, at its own level"
+    assert (controls["twin"].verdict, controls["injected"].verdict) == (Verdict.SAME, Verdict.SLOWER)
