@@ -122,13 +122,14 @@ class Pairing:
         found = settle(item.verdict, measured, code_changed=night.code_changed, environment_changed=night.environment_changed)
         changed = found.verdict in CHANGED
         by_pairs: Where | None = "code" if found.judge is Judge.PAIRS and changed else None
-        where = _SUSPECTS.get(found.suspect) or (item.where or by_pairs if changed else None)
+        where = _SUSPECTS.get(found.suspect) or (by_pairs or item.where if changed else None)
+        refuted = by_pairs is not None and item.verdict not in CHANGED and item.where is not None  # "the node, and the cell with it"
         return item.model_copy(
             update={
                 "verdict": found.verdict,
                 "word": word_of(found.verdict, item.metric),
                 "where": where,
-                "why": "; ".join(text for text in (item.why, found.why) if text) or None,
+                "why": "; ".join(text for text in (None if refuted else item.why, found.why) if text) or None,
                 "alarm_since": (item.alarm_since or tonight) if changed else (None if item.alarm_since == tonight else item.alarm_since),
                 "causes": item.causes if changed else [],
                 "pairs": pairs,

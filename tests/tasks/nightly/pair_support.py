@@ -35,8 +35,18 @@ class MadeUpInputs:
         return {"code": commit[:16], "data": "none", "libraries": "one"}
 
 
-def paired_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, rate: float = 95.0, facts: Mapping[str, str] | None = None) -> NightRun:
-    """Night `small` after its screen: its cell's past nights at 100 samples/s on GOOD, tonight at `rate` on BAD with these facts."""
+def paired_run(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    rate: float = 95.0,
+    facts: Mapping[str, str] | None = None,
+    canary: float = 100.0,
+) -> NightRun:
+    """Night `small` after its screen: its cell's past nights at 100 samples/s on GOOD, tonight at `rate` on BAD with these facts.
+
+    `canary`: its rate tonight, 100 before.
+    """
     monkeypatch.setenv("SWEEPBENCH_RUNS", str(tmp_path))
     monkeypatch.setenv("SWEEPBENCH_EXTRA", str(ROOT / "tests" / "workloads_for_tests"))
     monkeypatch.setattr(pair_trials, "CurrentInputs", MadeUpInputs)
@@ -51,8 +61,9 @@ def paired_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, rate: float =
     for entry in run.night.cells:
         if entry.role in ("history", "canary"):
             moved = entry.name == CELL
-            mine = {**FACTS, "git_commit": BAD, "code": "d" * 16, **(facts or {})}
-            for history, dates, value, known in ((before, DATES, 100.0, FACTS), (tonight, [TONIGHT], rate if moved else 100.0, mine)):
+            mine = {**FACTS, "git_commit": BAD, **({"code": "d" * 16} if entry.role == "history" else {}), **(facts or {})}
+            now = rate if moved else canary if entry.role == "canary" else 100.0
+            for history, dates, value, known in ((before, DATES, 100.0, FACTS), (tonight, [TONIGHT], now, mine)):
                 made = trials(entry.cell, dates, role=entry.role, rate=value, noise=0.002, facts=known)
                 history.add(replace(trial, cell=entry.cell) for trial in made)
     monkeypatch.setattr(night_run, "tonight", lambda *_: tonight)

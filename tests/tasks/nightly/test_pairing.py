@@ -55,6 +55,19 @@ def test_what_only_the_night_was_slow_in_is_the_same_in_pairs(tmp_path: Path, mo
     assert sentence is not None and sentence.startswith("looked 5.1 % slower; 3 pairs of bbbbbbbbbbbb against aaaaaaaaaaaa: same")
 
 
+@pytest.mark.parametrize(("bad", "said"), [(95.0, (Verdict.SLOWER, "code", None)), (100.0, (Verdict.SAME, None, "node node-1 is"))])
+def test_code_that_pairs_prove_slower_is_not_put_down_to_a_node_that_is_as_slow(
+    bad: float, said: tuple[Verdict, str | None, str | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = paired_run(tmp_path, monkeypatch, rate=95.0, canary=95.0)
+    by_history = next(item for item in run.verdicts().judgements(run.tonight())[0] if (item.name, item.metric) == (CELL, "throughput"))
+    assert (by_history.verdict, by_history.where) == (Verdict.SAME, "node") and "and the cell with it" in (by_history.why or "")
+    run_pairs(run, {BAD: bad})
+    item = verdict(run)
+    assert item.pairs is not None and item.pairs.ratio == pytest.approx(bad / 100, abs=0.005)
+    assert (item.verdict, item.where, item.why and item.why[:14]) == said
+
+
 def test_another_environment_is_left_to_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = paired_run(tmp_path, monkeypatch, facts={"driver": "2"})
     run_pairs(run, {})
