@@ -37,15 +37,23 @@ def accept_change(name: str, cell: str, metric: str | None, date: str | None, no
     if not moved:
         verdicts = "; ".join(f"{item.metric} {item.word}" for item in night.cell_verdicts if item.cell == chosen.cell) or "not measured"
         raise StoreError(f"nothing of {chosen.name} changed on {night.date}: {verdicts}")
-    nights, lines = store.all(), []
+    nights, known, lines = store.all(), store.changes(), []
     for item in moved:
         since = item.alarm_since or night.date
-        change = accepted(nights, item, since, night.date, person(), note)
+        change = accepted(nights, item, since, _settled_until(dates, known, item, since), person(), note)
         new = store.accept(change)
         lines.append(f"{chosen.name}: {item.metric} {item.word} since {since} {'is the new baseline' if new else 'was accepted before'}")
         if new and (problem := _tag(night, change)):
             lines.append(problem)
     return lines
+
+
+def _settled_until(judged: Sequence[str], changes: Sequence[Change], item: CellVerdict, since: str) -> str:
+    """The last of the nights `judged` whose verdict compared with the level that a change since `since` ends: accepting settles them all,
+    or the next would be an open alarm of the new segment, and no later night would count. A later accepted change has settled its own.
+    """
+    later = [change.since for change in changes if (change.cell, change.metric) == (item.cell, item.metric) and change.since > since]
+    return max((date for date in judged if date >= since and all(date < begun for begun in later)), default=since)
 
 
 def find_cell(cells: Sequence[NightCell], text: str) -> NightCell:
