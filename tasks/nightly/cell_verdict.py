@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,20 +21,27 @@ from tasks.nightly.store import CHANGED, CellVerdict, NodeState
 
 
 def cell_verdicts(definition: NightFile, comparisons: Sequence[Comparison], nodes: Sequence[NodeState], tonight: str) -> list[CellVerdict]:
-    """The verdict on each comparison, all of one metric and one role, in their order. `tonight` is a date."""
+    """The verdict on each comparison, all of one metric and one role, in their order. `tonight` is a date.
+
+    What was measured in disturbed trials alone is shown, undecided, and has no part in the false discovery rate.
+    """
     if not comparisons:
         return []
     effects = effects_of(comparisons, definition.least_nights)
     minimum = np.array([each.minimum for each in comparisons])
     levels = np.array([_level(definition, len(values_of(each.now, each.metric))) for each in comparisons])
-    codes, q_values = decide(effects, minimum, levels, alpha=definition.alpha, fdr=definition.false_discovery_rate)
+    kept = replace(effects, effect=np.where([bool(each.disturbed) for each in comparisons], np.nan, effects.effect))
+    codes, q_values = decide(kept, minimum, levels, alpha=definition.alpha, fdr=definition.false_discovery_rate)
     verdicts = []
     for index, comparison in enumerate(comparisons):
         verdict = word(codes[index])
         if math.isfinite(float(effects.effect[index])):
             more = _compared(definition, comparison, effects, index, verdict)
             more["q_value"] = float(q_values[index])
-            more["where"], more["why"] = code_or_node(comparison, verdict, float(effects.raw[index]), nodes)
+            if comparison.disturbed:
+                more["why"] = f"every trial was disturbed: {comparison.disturbed}"
+            else:
+                more["where"], more["why"] = code_or_node(comparison, verdict, float(effects.raw[index]), nodes)
         else:
             needs = definition.least_nights if len(comparison.baseline) < definition.least_nights else None
             more = {"why": _why_unknown(definition, comparison), "alarm_since": None, "needs": needs}

@@ -19,10 +19,10 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Comparison:
-    """Tonight's trials of a cell, its past nights, and the same of its pool's canary.
+    """Tonight's trials of a cell, its past nights, and the same of its pool's canary: those that count (`counted`).
 
-    `baseline`: dates of the nights to compare with, oldest first. `past`, `canary_past`: date -> trials, of every night. `alarm`: dates of
-    an open alarm before tonight.
+    `now`: tonight's, disturbed ones where it has no others. `baseline`: dates of the nights to compare with, oldest first. `past`,
+    `canary_past`: date -> trials, of every night. `alarm`: dates of an open alarm before tonight.
     """
 
     cell: NightCell
@@ -38,6 +38,29 @@ class Comparison:
     def minimum(self) -> float:
         """The smallest relative change that matters: 0.03 is 3 %."""
         return self.cell.minimum_effect.get(self.metric, METRICS[self.metric].minimum_effect)
+
+    @property
+    def disturbed(self) -> str | None:
+        """What disturbed the first of tonight's trials, where something disturbed each: no verdict rests on them. None where one counts."""
+        measured = [trial for trial in self.now if self.metric in trial.values]
+        return measured[0].disturbed if measured and not counted(measured, self.metric) else None
+
+
+def counted(trials: Sequence[Measured], metric: str) -> list[Measured]:
+    """Those without the disturbed ones; all of a metric that depends on the seed, since what else runs changes no loss."""
+    return [trial for trial in trials if METRICS[metric].depends_on_seed or not trial.disturbed]
+
+
+def counted_tonight(trials: Sequence[Measured], metric: str) -> list[Measured]:
+    """`counted`, or all where none of these has the metric, to be shown."""
+    kept = counted(trials, metric)
+    return kept if any(metric in trial.values for trial in kept) else list(trials)
+
+
+def counted_nights(nights: Mapping[str, Sequence[Measured]], metric: str) -> dict[str, list[Measured]]:
+    """`counted` of each date, without the nights of which nothing counts."""
+    kept = {date: counted(trials, metric) for date, trials in nights.items()}
+    return {date: trials for date, trials in kept.items() if trials}
 
 
 def effects_of(comparisons: Sequence[Comparison], least_nights: int) -> NightEffect:

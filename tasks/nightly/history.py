@@ -25,7 +25,10 @@ _NOT_FACTS = ("suite", "probe")  # they tell cells and controls apart, and say n
 
 @dataclass(frozen=True)
 class Measured:
-    """One trial that ended ok: its summary metrics (`values`, each in its unit), and what it ran on (`facts`)."""
+    """One trial that ended ok: its summary metrics (`values`, each in its unit), and what it ran on (`facts`).
+
+    `disturbed`: what else was on its device or host; None: nothing, or it is not known, as of early runs in MLflow.
+    """
 
     cell: str
     role: str
@@ -34,6 +37,7 @@ class Measured:
     host: str
     values: Mapping[str, float]
     facts: Mapping[str, str]
+    disturbed: str | None = None
 
 
 @dataclass
@@ -151,6 +155,7 @@ def _measured(run: Run) -> Measured:
         host=tags.get("env.host", "unknown"),
         values={name: value for name, value in run.data.metrics.items() if math.isfinite(value)},
         facts={name: value for name, value in facts.items() if name not in _VOLATILE},
+        disturbed=tags.get("disturbed"),
     )
 
 
@@ -167,4 +172,5 @@ def _of_result(trial: Trial, result: TrialResult) -> Measured:
         host=str(result.environment.get("host", "unknown")),
         values=values,
         facts={name: value for name, value in facts.items() if name not in _VOLATILE},
+        disturbed=result.disturbed,
     )

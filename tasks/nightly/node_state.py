@@ -10,7 +10,7 @@ import numpy as np
 from experiments.regression.decision import as_estimate, decide, word
 from experiments.regression.definition import METRICS, NightFile
 from experiments.stats.verdict import Verdict
-from tasks.nightly.comparison import Comparison, effects_of
+from tasks.nightly.comparison import Comparison, counted_nights, counted_tonight, effects_of
 from tasks.nightly.history import History, Measured, what_changed
 from tasks.nightly.store import CHANGED, Night, NightCell, NodeState, Where
 
@@ -25,8 +25,8 @@ def node_states(definition: NightFile, night: Night, past: History, now: History
             continue
         tonight = now.of(cell.cell, "canary").get(night.date, [])
         for host in dict.fromkeys(trial.host for trial in tonight):
-            here = [trial for trial in tonight if trial.host == host]
-            states.append(_node_state(definition, cell, host, past.of(cell.cell, "canary"), here))
+            here = counted_tonight([trial for trial in tonight if trial.host == host], cell.metrics[0])
+            states.append(_node_state(definition, cell, host, counted_nights(past.of(cell.cell, "canary"), cell.metrics[0]), here))
     return states
 
 
@@ -47,15 +47,17 @@ def _node_state(definition: NightFile, cell: NightCell, host: str, past: Mapping
     ratio = as_estimate(effects, 0, len(now))
     detectable = float(effects.detectable(len(now), alpha=alpha, minimum=math.log1p(minimum))[0])
     software = [text for text in what_changed(here[baseline[-1]], now) if text.split(" ")[0] in _SOFTWARE]
+    notes = [f"every trial of the canary was disturbed: {comparison.disturbed}"] if comparison.disturbed else []
+    notes += [f"the canary's own {', '.join(software)}: the node and the software cannot be told apart"] if software else []
     return NodeState(
         pool=cell.pool,
         host=host,
-        verdict=word(codes[0]),
+        verdict=Verdict.UNDECIDED if comparison.disturbed else word(codes[0]),
         ratio=ratio.value,
         low=ratio.low,
         high=ratio.high,
         detectable=-math.expm1(-detectable),
-        note=f"the canary's own {', '.join(software)}: the node and the software cannot be told apart" if software else None,
+        note="; ".join(notes) or None,
     )
 
 
@@ -75,7 +77,7 @@ def code_or_node(comparison: Comparison, verdict: Verdict, raw: float, nodes: Se
         if verdict not in CHANGED:
             return None, None
         if depends_on_node and not comparison.canary_now:
-            return "code or node", "no canary ran on its node tonight"
+            return "code or node", "no undisturbed canary ran on its node tonight"
         return "code", None
     sentence = "; ".join(f"node {node.host} is {abs(math.log(node.ratio or 1)):.1%} {node.verdict}" for node in moved)
     notes = [node.note for node in moved if node.note]

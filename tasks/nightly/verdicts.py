@@ -8,7 +8,7 @@ from experiments.regression.definition import METRICS, NightFile
 from experiments.regression.history_segments import Change, baseline_nights, open_alarm, reference_nights
 from experiments.stats.verdict import Verdict
 from tasks.nightly.cell_verdict import cell_verdicts
-from tasks.nightly.comparison import Comparison
+from tasks.nightly.comparison import Comparison, counted, counted_nights, counted_tonight
 from tasks.nightly.creep import creep, is_due
 from tasks.nightly.good_commit import GoodNight, good_night
 from tasks.nightly.history import History
@@ -85,13 +85,14 @@ class NightVerdicts:
         return item.model_copy(update={"looked": Verdict.SLOWER, "crept": True})
 
     def _segments(self, now: History) -> dict[str, Comparison]:
-        """Cell -> its first metric beside all nights of its segment."""
+        """Cell -> its first metric beside all nights of its segment; without cells of which every trial was disturbed tonight."""
         cells = [cell for cell in self.night.cells if cell.role == "history"]
-        return {cell.cell: self._comparison(cell, cell.metrics[0], now, _ALL_NIGHTS) for cell in cells}
+        segments = [self._comparison(cell, cell.metrics[0], now, _ALL_NIGHTS) for cell in cells]
+        return {each.cell.cell: each for each in segments if not each.disturbed}
 
     def _comparison(self, cell: NightCell, metric: str, now: History, most_nights: int) -> Comparison:
         control = cell.role in CONTROLS  # both are compared with the A/A control's own nights, which nobody slowed down
-        past = self.past.of(cell.cell, AA_CONTROL if control else "history")
+        past = counted_nights(self.past.of(cell.cell, AA_CONTROL if control else "history"), metric)
         verdicts = {} if control else verdicts_of(self.nights, cell.cell, metric)
         changes = [change for change in self.changes if (change.cell, change.metric) == (cell.cell, metric)]
         measured = [date for date, trials in past.items() if any(metric in trial.values for trial in trials)]
@@ -101,8 +102,8 @@ class NightVerdicts:
             metric=metric,
             baseline=baseline_nights(measured, verdicts, changes, self.night.date, most_nights),
             past=past,
-            now=now.of(cell.cell, cell.role).get(self.night.date, []),
-            canary_past=self.past.of(canary, "canary") if canary else {},
-            canary_now=now.of(canary, "canary").get(self.night.date, []) if canary else [],
+            now=counted_tonight(now.of(cell.cell, cell.role).get(self.night.date, []), metric),
+            canary_past=counted_nights(self.past.of(canary, "canary"), metric) if canary else {},
+            canary_now=counted(now.of(canary, "canary").get(self.night.date, []), metric) if canary else [],
             alarm=open_alarm(verdicts, changes, self.night.date),
         )

@@ -142,8 +142,10 @@ def test_a_run_is_read_with_its_facts(mlflow: Any) -> None:
     [found] = past_nights("made-up", "nights", "2026-10-05").of("c")["2026-10-01"]
     assert (found.host, found.values) == ("node-1", {"throughput": 100.0})
     assert found.facts == {"torch": "2.13.0", "code": "abc", "batch_size": "8"}, "host, clock and threads change of themselves"
-    mlflow([run()])
-    assert past_nights("made-up", "nights", "2026-10-05").of("c")["2026-10-01"][0].host == "unknown"
+    assert found.disturbed is None
+    mlflow([run(disturbed="other processes")])
+    [found] = past_nights("made-up", "nights", "2026-10-05").of("c")["2026-10-01"]
+    assert (found.host, found.disturbed) == ("unknown", "other processes")
 
 
 def test_mlflow_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,13 +191,14 @@ def test_tonight_is_what_ended_ok_on_a_device() -> None:
         "a": result("a", host="node-1", torch="2.13.0", tf32=False, driver=None),
         "b": result("b", Outcome.CRASHED),
         "emulated": result("emulated"),
-        "last": result("last"),
+        "last": result("last").model_copy(update={"disturbed": "other processes"}),
     }
     plan = SimpleNamespace(trials=[trial("a"), trial("b", 2), trial("emulated", 3, emulated=True), trial("waits", 4), trial("last", 5)])
     history = tonight(SimpleNamespace(result=results.get), plan)  # type: ignore[arg-type]
     first, last = history.of("c")["2026-10-21"]
     assert (first.round, first.host, last.round, last.host) == (1, "node-1", 5, "unknown")
     assert first.values == {"throughput": 100.0, "settled": 1.0}
+    assert (first.disturbed, last.disturbed) == (None, "other processes")
     assert first.facts == {
         "torch": "2.13.0",
         "tf32": "false",

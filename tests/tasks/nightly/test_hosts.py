@@ -79,7 +79,7 @@ def test_blame_is_of_the_cells_own_host_and_pool() -> None:
     found = quiet(ran("one", 100.0, host="node-2"), *slow)["one", "history"]
     assert found.verdict is Verdict.FASTER and found.where == "code and node"
     found = quiet(ran("one", 60.0))["one", "history"]
-    assert (found.where, found.why) == ("code or node", "no canary ran on its node tonight")
+    assert (found.where, found.why) == ("code or node", "no undisturbed canary ran on its node tonight")
 
 
 def test_a_node_that_moved_is_said_where_the_cell_moved_by_what_matters() -> None:
@@ -95,7 +95,9 @@ def test_a_node_that_moved_is_said_where_the_cell_moved_by_what_matters() -> Non
     tonight.add(trials("canary", [TONIGHT], role="canary", rate=92.0, noise=QUIET))
     [found], [node] = NightVerdicts(DEFINITION, other, before, [], []).judgements(tonight)
     assert node.pool == "gpu" and node.verdict is Verdict.SLOWER
-    assert (found.where, found.why) == ("code or node", "no canary ran on its node tonight"), "a canary of another pool says nothing"
+    assert (found.where, found.why) == ("code or node", "no undisturbed canary ran on its node tonight"), (
+        "a canary of another pool says nothing"
+    )
     assert found.ratio == pytest.approx(0.92, abs=0.002)
 
 
