@@ -79,7 +79,7 @@ def code_or_node(comparison: Comparison, verdict: Verdict, raw: float, nodes: Se
         if depends_on_node and not comparison.canary_now:
             return "code or node", "no undisturbed canary ran on its node tonight"
         return "code", None
-    sentence = "; ".join(f"node {node.host} is {abs(math.log(node.ratio or 1)):.1%} {node.verdict}" for node in moved)
+    sentence = "; ".join(f"node {node.host} is {abs((node.ratio or 1) - 1):.1%} {node.verdict}" for node in moved)
     notes = [node.note for node in moved if node.note]
     if verdict in CHANGED:
         return ("code or node" if notes else "code and node"), "; ".join([f"{sentence}; this is what remains", *notes])

@@ -75,7 +75,7 @@ def test_blame_is_of_the_cells_own_host_and_pool() -> None:
     assert (found.where, found.why) == ("code", None)
     found = quiet(ran("one", 72.0, host="node-2"), *slow)["one", "history"]
     assert found.where == "code and node"
-    assert found.why is not None and found.why.startswith("node node-2 is 22.") and found.why.endswith("% slower; this is what remains")
+    assert found.why is not None and found.why.startswith("node node-2 is 20.") and found.why.endswith("% slower; this is what remains")
     found = quiet(ran("one", 100.0, host="node-2"), *slow)["one", "history"]
     assert found.verdict is Verdict.FASTER and found.where == "code and node"
     found = quiet(ran("one", 60.0))["one", "history"]
@@ -86,7 +86,7 @@ def test_a_node_that_moved_is_said_where_the_cell_moved_by_what_matters() -> Non
     canary = ran("canary", 92.0, role="canary", repeats=3)
     moved = quiet(ran("one", 92.0, repeats=3), canary)["one", "history"]
     assert (moved.verdict, moved.where) == (Verdict.SAME, "node")
-    assert moved.why is not None and moved.why.startswith("node node-1 is 8.3% slower, and the cell with it (-8.")
+    assert moved.why is not None and moved.why.startswith("node node-1 is 8.0% slower, and the cell with it (-8.")
     other = night(cells=[cell("canary", "canary", pool="gpu"), cell("one")])
     before, tonight = History(), History()
     before.add(trials("one", DATES, noise=QUIET))
@@ -141,6 +141,6 @@ def test_a_cell_that_moved_less_than_matters_for_it_only_says_so_of_the_node() -
 
     assert found(92.0, 0.03).where == found(96.0, 0.03).where == "node"
     below = found(92.0, 0.1)
-    assert (below.verdict, below.where, below.why) == (Verdict.SAME, None, "node node-1 is 8.3% slower")
+    assert (below.verdict, below.where, below.why) == (Verdict.SAME, None, "node node-1 is 8.0% slower")
     up = found(108.0, 0.03)
-    assert up.where == "node" and up.why is not None and up.why.startswith("node node-1 is 7.7% faster, and the cell with it (+8.")
+    assert up.where == "node" and up.why is not None and up.why.startswith("node node-1 is 8.0% faster, and the cell with it (+8.")
