@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _PAGE = 1000
 # They change of themselves; the part `code` of a trial's key tells a change of its own code from one elsewhere in the tree
 _VOLATILE = frozenset({"host", "host_id", "threads", "clock", "device_count", "tree", "git_checked"})
+# They are measured, and differ a little where nothing did; whatever else looks like a number may be a version
+_MEASURED_FACTS = frozenset({"max_clock_mhz", "application_clocks_mhz", "power_limit_w", "device_memory_bytes"})
 _NOT_FACTS = ("suite", "probe")  # they tell cells and controls apart, and say nothing of what a trial ran on
 
 
@@ -98,12 +100,15 @@ def tonight(store: SweepStore, plan: Plan) -> History:
 
 
 def what_changed(before: Iterable[Measured], now: Iterable[Measured]) -> list[str]:
-    """Facts of tonight's trials that earlier ones did not have: `torch 2.12.0 → 2.13.0`. Numbers within 1 % count as equal."""
+    """Facts of tonight's trials that earlier ones did not have: `torch 2.12.0 → 2.13.0`.
+
+    Clocks, power limits and sizes of memory within 1 % count as equal.
+    """
     old, new = _facts(before), _facts(now)
     changes = []
     for name in sorted({*old, *new}):
         left, right = old.get(name, {"none"}), new.get(name, {"none"})
-        if right - left and not _close(left, right):
+        if right - left and not (name in _MEASURED_FACTS and _close(left, right)):
             changes.append(f"{name.replace('_', ' ')} {_short(left)} → {_short(right)}")
     return changes
 
