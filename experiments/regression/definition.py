@@ -10,7 +10,7 @@ from pydantic import Field, StringConstraints
 
 from experiments.chosen import chosen
 from experiments.config.duration import HINT, seconds
-from experiments.config.errors import ConfigError, Problem, choose
+from experiments.config.errors import ConfigError, KeyPath, Problem, choose
 from experiments.config.named_files import chosen_file, misnamed, named_files
 from experiments.config.strict import Strict
 from experiments.config.validate import validate
@@ -118,12 +118,17 @@ def _problems(file: NightFile, document: Document, path: Path) -> list[Problem]:
     """What the schema alone cannot tell."""
     problems = misnamed(document, "nightly", file.nightly, path)
     for index, entry in enumerate(file.cells):
-        unknown = [metric for metric in [*entry.metrics, *entry.minimum_effect] if metric not in METRICS]
-        problems += [document.problem(("cells", index, "metrics"), f"{name!r} is not judged", choose(name, METRICS)) for name in unknown]
+        problems += _unjudged(entry, ("cells", index), document)
+    if file.canary is not None:
+        problems += _unjudged(file.canary, ("canary",), document)
     if any(later <= earlier for earlier, later in zip(file.interim_repeats, file.looks, strict=False)):
         problems.append(document.problem(("looks",), f"is {file.looks}", f"write rising numbers of repeats above {file.repeats}"))
     if any(later <= earlier for earlier, later in zip([1, *file.pairs], file.pairs, strict=False)):
         problems.append(document.problem(("pairs",), f"is {file.pairs}", "write rising numbers of pairs from 2 on, such as [3, 5, 8, 12]"))
+    if file.least_nights > file.baseline_nights:
+        key = "least_nights" if "least_nights" in file.model_fields_set else "baseline_nights"
+        problem = f"a baseline of {file.baseline_nights} nights at most never has the {file.least_nights} that it needs"
+        problems.append(document.problem((key,), problem, "write a `least_nights` that is no more than `baseline_nights`"))
     for key in ("budget", "bisect_budget"):
         try:
             seconds(getattr(file, key))
@@ -132,6 +137,20 @@ def _problems(file: NightFile, document: Document, path: Path) -> list[Problem]:
     suites = [entry.suite for entry in file.cells]
     if file.probe is not None and file.probe not in suites:
         problems.append(document.problem(("probe",), f"{file.probe!r} has no cells here", choose(file.probe, suites)))
+    return problems
+
+
+def _unjudged(entry: NightCells, key: KeyPath, document: Document) -> list[Problem]:
+    """Metrics that no night judges, and smallest effects of metrics that are not among the entry's."""
+    problems = [
+        document.problem((*key, "metrics"), f"{name!r} is not judged", choose(name, METRICS))
+        for name in entry.metrics
+        if name not in METRICS
+    ]
+    for name in entry.minimum_effect:
+        if name not in entry.metrics:
+            hint = "add it to `metrics`, or leave it out" if name in METRICS else choose(name, entry.metrics)
+            problems.append(document.problem((*key, "minimum_effect", name), f"{name!r} is not judged here", hint))
     return problems
 
 

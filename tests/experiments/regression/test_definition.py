@@ -43,6 +43,30 @@ def test_the_definition_that_is_deployed_is_whole() -> None:
         (("budget: 90m", "notify: [https://hooks.example.com/secret]"), r"notify"),
         (("budget: 90m", "alpha: 0"), r"alpha"),
         (("budget: 90m", "pairs: [3, 3]"), r"mine.yaml:5: pairs: is \[3, 3\]; write rising numbers of pairs from 2 on"),
+        (
+            ("budget: 90m", "canary: {suite: canary, metrics: [bogus]}"),
+            r"mine.yaml:5: canary.metrics: 'bogus' is not judged; known: throughput",
+        ),
+        (
+            ("budget: 90m", "canary: {suite: canary, minimum_effect: {latency_p99_s: 0.1}}"),
+            r"mine.yaml:5: canary.minimum_effect.latency_p99_s: 'latency_p99_s' is not judged here; add it to `metrics`, or leave it out$",
+        ),
+        (
+            ("final_loss]}", "final_loss], minimum_effect: {energy_j_per_sample: 0.1}}"),
+            r"mine.yaml:3: cells\[0\].minimum_effect.energy_j_per_sample: 'energy_j_per_sample' is not judged here; add it to `metrics`",
+        ),
+        (
+            ("final_loss]}", "final_loss], minimum_effect: {final_los: 0.1}}"),
+            r"mine.yaml:3: cells\[0\].minimum_effect.final_los: 'final_los' is not judged here; did you mean 'final_loss'\?",
+        ),
+        (
+            ("budget: 90m", "least_nights: 30"),
+            r"mine.yaml:5: least_nights: a baseline of 20 nights at most never has the 30 that it needs; write a `least_nights` that is no",
+        ),
+        (
+            ("budget: 90m", "baseline_nights: 4"),
+            r"mine.yaml:5: baseline_nights: a baseline of 4 nights at most never has the 5 that it needs; write a",
+        ),
         (("budget: 90m", "pairs: [1, 3]"), r"mine.yaml:5: pairs: is \[1, 3\]; write rising numbers of pairs from 2 on"),
     ],
 )
@@ -52,6 +76,7 @@ def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, change: tuple[str,
         load_night(written(tmp_path, WHOLE + "pairs: []\n")).pairs == []
         and load_night(written(tmp_path, WHOLE + "pairs: [2, 3]\n")).pairs[0] == 2
     )
+    assert load_night(written(tmp_path, WHOLE + "least_nights: 20\n")).least_nights == 20, "as many as the baseline has at most"
     with pytest.raises(ConfigError, match=says):
         load_night(written(tmp_path, WHOLE.replace(*change)))
 
