@@ -30,6 +30,13 @@ def test_nights_that_follow_each_other_say_less() -> None:
     assert float(trend(wander).se) > 1.5 * float(trend(mixed).se)
 
 
+def test_nights_that_stay_together_share_most_and_a_line_without_noise_has_an_error() -> None:
+    steps = np.repeat([0.0, 0.01, 0.0, 0.01], 10)
+    assert float(trend(steps).se) == pytest.approx(0.01077, abs=1e-5), "neighbours are taken to share 0.9 at most"
+    exact = trend(np.arange(12) * -0.002)
+    assert (float(exact.change), float(exact.se)) == (pytest.approx(-0.022), 5e-4), "what clocks and rounding may do"
+
+
 def test_missing_nights_are_left_out_and_too_few_say_nothing() -> None:
     nights = -0.003 * np.arange(12) + NOISE
     nights[4] = np.nan

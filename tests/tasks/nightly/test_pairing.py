@@ -100,6 +100,37 @@ def test_pairs_go_on_from_look_to_look_until_the_last(tmp_path: Path, monkeypatc
     assert more_repeats(run, 4) is None, "pairs that were measured are not followed by repeats"
 
 
+def test_pairs_of_which_ever_more_fail_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a pair whose number is above three the trial of tonight's commit crashes: three pairs count, however many are tried."""
+    run = paired_run(tmp_path, monkeypatch)
+
+    def broken(trial: Any) -> dict[str, Any]:
+        crashes = trial.commit == BAD and trial.repeat > 3
+        return {"outcome": Outcome.CRASHED, "reason": "made up", "summary": {}} if crashes else {}
+
+    for _ in range(100):
+        if (plan := more_pairs(run)) is None:
+            break
+        run.plan = plan
+        measure(run, noise=0.05, change=broken)
+    assert sides(run).count("A") == 17, "3, 5, 7, ...: two more each time, to twice the eight pairs of the last look"
+    item = verdict(run)
+    assert item.pairs is not None and (item.pairs.count, item.verdict) == (3, Verdict.UNDECIDED)
+
+
+def test_pairs_of_a_cell_that_are_too_long_leave_their_time_to_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that looks worst would take 600 s, the next 60 s."""
+    run = paired_run(tmp_path, monkeypatch)
+    [(item, partners, count)] = run.pairing.wanted(run.judged()[0], run.plan)
+    long = item.model_copy(update={"cell": "long"})
+    monkeypatch.setattr(run.pairing, "wanted", lambda *_: [(long, partners, count), (item, partners, count)])
+    took = {**run.trial_seconds(), ("long", "history"): 100.0}
+    monkeypatch.setattr(run, "trial_seconds", lambda: took)
+    monkeypatch.setattr(NightRun, "left_s", 60.0)
+    run.plan = more_pairs(run) or run.plan
+    assert (sides(run), run.pairing.out_of_time) == ("ABBAAB", {"long"})
+
+
 def test_pairs_that_do_not_fit_the_budget_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = paired_run(tmp_path, monkeypatch)
     monkeypatch.setattr(NightRun, "left_s", 59.0)  # three pairs of trials that take 10 s each

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
 from experiments.regression.definition import NightFile
 from experiments.stats.verdict import Verdict
+from tasks.nightly.good_commit import Refused
 from tasks.nightly.history import History
+from tasks.nightly.pairing import Pairing
 from tasks.nightly.verdicts import NightVerdicts
+from tasks.sweep.store import SweepStore
 from tests.tasks.nightly.night_support import DATES, DEFINITION, QUIET, TONIGHT, cell, night, now, past, trials
 
 
@@ -40,6 +46,21 @@ def test_a_suspected_creep_is_measured_in_pairs_one_night_in_five(nights: int, d
         assert good is not None and good.date == DATES[0], "against the first commit of the segment"
     none = NightVerdicts(DEFINITION.model_copy(update={"pairs": []}), night(cells=[cell("one")]), before, [], [])
     assert not none.judgements(tonight)[0][0].crept
+
+
+def test_a_creep_that_cannot_be_paired_stays_as_history_judged_it(tmp_path: Path) -> None:
+    """Nothing looked changed tonight, so there is nothing to explain."""
+    before, tonight = History(), History()
+    for number, date in enumerate(DATES[:9]):
+        before.add(trials("one", [date], rate=100.0 * 0.9982**number, seed=number, noise=QUIET))
+    tonight.add(trials("one", [TONIGHT], rate=100.0 * 0.9982**9, noise=QUIET))
+    [found] = NightVerdicts(DEFINITION, night(cells=[cell("one")]), before, [], []).judgements(tonight)[0]
+    item = found.model_copy(update={"verdict": Verdict.UNDECIDED, "word": "undecided"})
+    pairing = Pairing(DEFINITION, SweepStore("nightly-made-up-20261021-020000-0000", tmp_path))
+    pairing.choices[item.cell] = Refused("no commit", None, False)
+    assert item.crept and pairing.settled(item, SimpleNamespace(trials=[]), TONIGHT) == item  # type: ignore[arg-type]
+    told = pairing.settled(item.model_copy(update={"crept": False}), SimpleNamespace(trials=[]), TONIGHT)  # type: ignore[arg-type]
+    assert told.not_paired == "no commit"
 
 
 def crept(nights: int, *, step: float = 0.997, role: str = "history", definition: NightFile = DEFINITION) -> list[str]:
