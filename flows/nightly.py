@@ -37,7 +37,8 @@ REGRESSION_STATUS = 3  # exit status of `sweep nightly` where something got wors
 def nightly(name: str = "regression", date: str | None = None, budget: str | None = None, pools: list[str] | None = None) -> State[Any]:
     """Measure a night's cells, compare each with its history, and say what is slower.
 
-    A date has one sweep, however often it is submitted. A second submission finds it finished, or running; an interrupted one is continued.
+    A date has one sweep, however often it is submitted. A second submission finds it finished, or running; an interrupted one is continued,
+    and one that was judged but not told is told.
 
     Args:
         name: a nightly definition, as in experiments/nightly
@@ -55,7 +56,7 @@ def nightly(name: str = "regression", date: str | None = None, budget: str | Non
     try:
         with sweep.lease():
             night = nights.load(night.date)
-            if night.closed:
+            if night.over:
                 log.info("night %s was already run, as %s", night.date, night.sweep_id)
                 return Completed(name="Skipped", message=f"night {night.date} of {night.name} was already run, as sweep {night.sweep_id}")
             if not opened:
@@ -69,7 +70,8 @@ def nightly(name: str = "regression", date: str | None = None, budget: str | Non
             progress.fill(run.plan.trials)
             session = Session(sweep, run.plan, progress, log)
             run.remark(*unfinished)
-            return _finish(run, session, until_stopped(session, lambda: _measure(run, session)))
+            interruption = None if night.closed else until_stopped(session, lambda: _measure(run, session))
+            return _finish(run, session, interruption)
     except SweepBusy as error:
         log.info("%s", error)
         return Completed(name="Skipped", message=f"night {night.date} of {night.name} is being run: {error}")

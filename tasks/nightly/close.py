@@ -13,7 +13,17 @@ from tasks.sweep.store import SweepStore
 
 
 def close_night(run: NightRun) -> None:
-    """Save the night's final verdicts; from then on it is closed. Accept what has lasted for `accept_after` nights."""
+    """Save the night's final verdicts; from then on it is closed. Accept what has lasted for `accept_after` nights.
+
+    A night that is closed keeps its verdicts: the flow that closed it may have been killed before it accepted anything.
+    """
+    if not run.night.closed:
+        _save_verdicts(run)
+    for item in run.night.cell_verdicts:
+        _accept_if_it_lasted(run, item)
+
+
+def _save_verdicts(run: NightRun) -> None:
     verdicts, now = run.verdicts(), run.tonight()
     items, nodes = run.judged()
     first = {(cell.cell, cell.role): cell.metrics[0] for cell in run.night.cells}
@@ -31,8 +41,6 @@ def close_night(run: NightRun) -> None:
         environments=pool_environments(run.sweep, run.plan),
         closed_at=time.time(),
     )
-    for item in run.night.cell_verdicts:
-        _accept_if_it_lasted(run, item)
 
 
 def _why_missed(run: NightRun, cell: str) -> str:
@@ -56,11 +64,14 @@ def _accept_if_it_lasted(run: NightRun, item: CellVerdict) -> None:
 def close_unfinished(nights: NightStore, date: str) -> list[str]:
     """Close every night before `date` that nobody finished and nobody is running. Returns a sentence about each.
 
-    Its verdicts stay as they are; every cell without one is missed.
+    Its verdicts stay as they are; every cell without one is missed. A night that was closed before, and not told, is only named.
     """
     sentences = []
     for other in nights.all():
-        if other.closed or other.date >= date or SweepStore(other.sweep_id).is_held():
+        if other.over or other.date >= date or SweepStore(other.sweep_id).is_held():
+            continue
+        if other.closed:
+            sentences.append(f"Night {other.date} was judged and not told: `sweep nightly {nights.name} --date {other.date}` tells it.")
             continue
         decided = {item.cell for item in other.cell_verdicts}
         missed = [
@@ -68,6 +79,7 @@ def close_unfinished(nights: NightStore, date: str) -> list[str]:
             for cell in other.cells
             if cell.role == "history" and cell.cell not in decided
         ]
-        nights.save(other.model_copy(update={"closed_at": time.time(), "missed": missed}))
+        ended = time.time()
+        nights.save(other.model_copy(update={"closed_at": ended, "told_at": ended, "missed": missed}))
         sentences.append(f"Night {other.date} was interrupted and never judged.")
     return sentences

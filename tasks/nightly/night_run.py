@@ -16,6 +16,9 @@ from tasks.nightly.verdicts import NightVerdicts
 from tasks.sweep.plan import renew
 from tasks.sweep.store import Plan, SweepStore
 
+# Beginnings of remarks on what a flow could not do. The next one tries it again, and says so where it still cannot
+_NOT_TOLD = ("The verdicts are not in MLflow", "Not told")
+
 
 class NightRun:
     """A night's definition, record and sweep. A plain class: Prefect searches data classes in a task's arguments, trial by trial."""
@@ -75,12 +78,23 @@ class NightRun:
         self.nights.save(self.night)
 
     def remark(self, *sentences: str) -> None:
-        """Add sentences to what the report says beside the verdicts."""
-        self.save(remarks=[*self.night.remarks, *sentences])
+        """Add sentences to what the report says beside the verdicts, each once."""
+        self.save(remarks=list(dict.fromkeys([*self.night.remarks, *sentences])))
+
+    def retract(self, beginnings: tuple[str, ...]) -> None:
+        """Remove the remarks that begin so."""
+        self.save(remarks=[remark for remark in self.night.remarks if not remark.startswith(beginnings)])
 
 
 def start_or_resume(definition: NightFile, nights: NightStore, night: Night, sweep: SweepStore, pools: Sequence[str]) -> NightRun:
-    """The run of a claimed night: with its plan under today's code and data, or a new one. Starts no trial; raises as `plan_night`."""
+    """The run of a claimed night: with its plan under today's code and data, or a new one. Starts no trial; raises as `plan_night`.
+
+    A closed night, which is only to be told, keeps plan and code as they were.
+    """
+    if night.closed:
+        run = NightRun(definition, nights, night, sweep, sweep.load_plan())
+        run.retract(_NOT_TOLD)
+        return run
     if sweep.exists():
         plan = renew(sweep.load_plan())
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from prefect import get_run_logger, task
@@ -25,7 +26,7 @@ def read_past(run: NightRun) -> None:
 
 @task(name="verdicts", task_run_name="verdicts", cache_policy=NO_CACHE, persist_result=False)
 def decide(run: NightRun) -> None:
-    """The night's final verdicts, which close it."""
+    """The night's final verdicts, which close it, unless it is closed already."""
     close_night(run)
 
 
@@ -49,10 +50,16 @@ def publish(run: NightRun, page: Path) -> Links:
 
 @task(name="notify", task_run_name="notify", cache_policy=NO_CACHE, persist_result=False)
 def tell(run: NightRun, links: Links) -> None:
-    """One message through each of the definition's notification blocks that has not had it. A failure becomes a remark."""
+    """One message through each of the definition's notification blocks that has not had it; then the night is over.
+
+    A failure becomes a remark.
+    """
     nights = [night for night in run.nights.all() if night.date <= run.night.date]
-    text = message(run.night, nights, run.nights.changes(), links)
-    sent, problems = notify.send_all(run.definition.notify, run.night.notified, headline(run.night), text)
-    for problem in problems:
-        get_run_logger().error("%s", problem)
-    run.save(notified=sent, remarks=[*run.night.remarks, *(f"Not told: {problem}." for problem in problems)])
+    subject, text = headline(run.night), message(run.night, nights, run.nights.changes(), links)
+    for block in run.definition.notify:
+        sent, problems = notify.send_all([block], run.night.notified, subject, text)
+        for problem in problems:
+            get_run_logger().error("%s", problem)
+        run.save(notified=sent)  # after each: a flow that goes on from here sends to the others only
+        run.remark(*(f"Not told: {problem}." for problem in problems))
+    run.save(told_at=time.time())

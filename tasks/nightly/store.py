@@ -139,7 +139,11 @@ class Night(Strict):
     date: str
     sweep_id: str
     opened_at: float = Field(description="Unix time, s")
-    closed_at: float | None = None
+    closed_at: float | None = Field(None, description="Unix time, s, at which its verdicts were final")
+    told_at: float | None = Field(
+        default_factory=lambda fields: fields.get("closed_at"),
+        description="Unix time, s, at which the closed night was told, and so over; an early record has none, and was over once closed",
+    )
     budget_s: float
     cells: list[NightCell] = Field(default_factory=list)
     dropped: list[Dropped] = Field(default_factory=list)
@@ -156,6 +160,11 @@ class Night(Strict):
     @property
     def closed(self) -> bool:
         return self.closed_at is not None
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is left to do of it."""
+        return self.told_at is not None
 
     @property
     def cell_verdicts(self) -> list[CellVerdict]:

@@ -11,7 +11,7 @@ import pytest
 from experiments.regression.definition import NightFile, load_night
 from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome, TrialResult
-from tasks.nightly import night_run
+from tasks.nightly import close, night_run
 from tasks.nightly.close import close_night, close_unfinished
 from tasks.nightly.history import History
 from tasks.nightly.night_run import NightRun, start_or_resume
@@ -153,6 +153,20 @@ def test_a_change_that_lasted_long_enough_is_accepted_from_its_first_night(
     assert [change.note for change in accepted] == ["held for 5 nights"][: len(accepted)]
 
 
+def test_a_night_that_is_closed_keeps_its_verdicts_and_accepts_what_it_had_not_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The flow that closed it was killed before it accepted the change; by now the sweep says something else."""
+    run = made_up(tmp_path, DEFINITION, monkeypatch, now({"one": 92.0, "two": 100.0}), 4)
+    with monkeypatch.context() as patch:
+        patch.setattr(close, "accepts_itself", lambda *_: None)
+        close_night(run)
+    closed = run.nights.load(TONIGHT)
+    monkeypatch.setattr(night_run, "tonight", lambda *_: now({"one": 100.0, "two": 100.0}))
+    for _ in range(2):
+        close_night(run)
+        assert run.nights.load(TONIGHT) == closed
+        assert [(change.cell, change.since, change.accepted_on) for change in run.nights.changes()] == [("id-one", DATES[16], TONIGHT)]
+
+
 def test_earlier_nights_that_nobody_finished_are_closed_with_what_they_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWEEPBENCH_RUNS", str(tmp_path))
     nights = NightStore("made-up")
@@ -161,14 +175,20 @@ def test_earlier_nights_that_nobody_finished_are_closed_with_what_they_missed(tm
         (DATES[0], {"closed_at": 1.0}),
         (DATES[1], {"judgements": [one]}),
         (DATES[2], {"sweep_id": HELD}),
+        (DATES[3], {"closed_at": 1.0, "told_at": None}),
         (TONIGHT, {}),
     ):
         nights.folder(date).mkdir(parents=True)
         nights.save(night(date=date, **changes))
     with SweepStore(HELD).lease():
-        assert close_unfinished(nights, TONIGHT) == [f"Night {DATES[1]} was interrupted and never judged."]
+        assert close_unfinished(nights, TONIGHT) == [
+            f"Night {DATES[1]} was interrupted and never judged.",
+            f"Night {DATES[3]} was judged and not told: `sweep nightly made-up --date {DATES[3]}` tells it.",
+        ]
     closed = nights.load(DATES[1])
-    assert closed.closed and [(entry.name, entry.why) for entry in closed.missed] == [("two", "the night was interrupted")]
+    assert closed.closed_at == closed.told_at is not None and [(entry.name, entry.why) for entry in closed.missed] == [
+        ("two", "the night was interrupted")
+    ]
     assert [item.name for item in closed.judgements] == ["one"]
-    assert nights.load(DATES[0]).missed == []
+    assert nights.load(DATES[0]).missed == nights.load(DATES[3]).missed == [] and not nights.load(DATES[3]).over
     assert not nights.load(DATES[2]).closed and not nights.load(TONIGHT).closed
