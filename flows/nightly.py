@@ -43,14 +43,15 @@ def nightly(name: str = "regression", date: str | None = None, budget: str | Non
     Args:
         name: a nightly definition, as in experiments/nightly
         date: the night, as 2026-11-21; null is today in UTC
-        budget: time for the whole night, such as 2h; null is the definition's
+        budget: time for the whole night, such as 2h; null is the definition's. A night that is planned keeps its own
         pools: use these pools instead of the definition's
     """
     log = get_run_logger()
     definition = load_night(name)
     nights = NightStore(definition.nightly)
     nights.check_opens(date or today())
-    night, opened = nights.claim(date or today(), seconds(budget) if budget else definition.budget_s)
+    budget_s = seconds(budget) if budget else definition.budget_s
+    night, opened = nights.claim(date or today(), budget_s)
     prefect_runs.rename(str(flow_run.id), f"{night.name} {night.date}", log)
     sweep = SweepStore(night.sweep_id)
     try:
@@ -63,7 +64,7 @@ def nightly(name: str = "regression", date: str | None = None, budget: str | Non
                 log.info("going on with night %s, sweep %s", night.date, night.sweep_id)
             nights.changes()  # raises now what the verdicts would rest on
             unfinished = close_unfinished(nights, night.date)
-            run = start_or_resume(definition, nights, night, sweep, pools or [])
+            run = start_or_resume(definition, nights, night, sweep, pools or [], budget_s)
             prefect_runs.reconcile(sweep, log)
             sweep.add_flow_run(str(flow_run.id))
             progress = CURRENT.get() or SweepProgress()

@@ -13,10 +13,12 @@ from tasks.nightly.pairing import Pairing
 from tasks.nightly.plan import plan_night
 from tasks.nightly.store import CellVerdict, Night, NightCode, NightStore, NodeState
 from tasks.nightly.verdicts import NightVerdicts
+from tasks.rounds.growth import seconds_run
 from tasks.sweep.plan import renew
 from tasks.sweep.store import Plan, SweepStore
 
 # Beginnings of remarks on what a flow could not do. The next one tries it again, and says so where it still cannot
+_NOT_MEASURED = "No time for more repeats"
 _NOT_TOLD = ("The verdicts are not in MLflow", "Not told")
 
 
@@ -26,7 +28,7 @@ class NightRun:
     def __init__(self, definition: NightFile, nights: NightStore, night: Night, sweep: SweepStore, plan: Plan) -> None:
         self.definition, self.nights, self.night, self.sweep, self.plan = definition, nights, night, sweep, plan
         self.pairing = Pairing(definition, sweep)
-        self._began = time.monotonic()
+        self._began, self._before_s = time.monotonic(), seconds_run(sweep, plan)
         self._past: History | None = None
 
     @property
@@ -42,8 +44,8 @@ class NightRun:
 
     @property
     def left_s(self) -> float:
-        """Seconds of the budget that are left; negative once it is used up."""
-        return self.night.budget_s - (time.monotonic() - self._began)
+        """Seconds of the budget that are left, without what the trials of an interrupted flow took; negative once it is used up."""
+        return self.night.budget_s - self._before_s - (time.monotonic() - self._began)
 
     def tonight(self) -> History:
         """What the sweep has measured so far."""
@@ -86,9 +88,12 @@ class NightRun:
         self.save(remarks=[remark for remark in self.night.remarks if not remark.startswith(beginnings)])
 
 
-def start_or_resume(definition: NightFile, nights: NightStore, night: Night, sweep: SweepStore, pools: Sequence[str]) -> NightRun:
+def start_or_resume(
+    definition: NightFile, nights: NightStore, night: Night, sweep: SweepStore, pools: Sequence[str], budget_s: float | None = None
+) -> NightRun:
     """The run of a claimed night: with its plan under today's code and data, or a new one. Starts no trial; raises as `plan_night`.
 
+    `budget_s`: of a night without a plan, since the start that claimed it may have failed on its budget; null is the one that it has.
     A closed night, which is only to be told, keeps plan and code as they were.
     """
     if night.closed:
@@ -98,9 +103,11 @@ def start_or_resume(definition: NightFile, nights: NightStore, night: Night, swe
     if sweep.exists():
         plan = renew(sweep.load_plan())
     else:
+        night = night.model_copy(update={"budget_s": night.budget_s if budget_s is None else budget_s})
         plan, night = plan_night(definition, night, pools)
     code = NightCode(commit=plan.git.get("commit"), dirty=plan.git.get("dirty"), branch=git_branch() if plan.git else None)
-    night = night.model_copy(update={"code": code})
+    remarks = [remark for remark in night.remarks if not remark.startswith(_NOT_MEASURED)]
+    night = night.model_copy(update={"code": code, "remarks": remarks})
     nights.save(night)  # first: without its cells, a plan could not get verdicts
     sweep.save_plan(plan)
     return NightRun(definition, nights, night, sweep, plan)

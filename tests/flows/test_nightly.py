@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 
+from experiments.config.errors import ConfigError
 from flows import nightly as module
 from tasks.nightly import night_run, prefect_tasks
 from tasks.nightly.close import close_night
+from tasks.nightly.history import History
 from tasks.nightly.night_run import NightRun
 from tasks.nightly.notify import NotifyError
 from tasks.nightly.repeats import more_pairs
+from tasks.nightly.store import NightStore
 from tasks.sweep.store import Plan, SweepStore
 from tests.cli_support import ROOT
 from tests.tasks.nightly.night_support import TONIGHT
@@ -99,6 +102,25 @@ def measured(outside: Outside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     measured_with(run, {BAD: 92.0})(plan)
     monkeypatch.setattr(prefect_tasks, "past_nights", lambda *_: run.past)
     return run
+
+
+def test_a_start_that_fails_on_its_budget_leaves_the_date_free(outside: Outside, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prefect_tasks, "past_nights", lambda *_: History())
+    nights = NightStore("small")
+    with pytest.raises(ConfigError, match="1 s leave no time"):
+        start(budget="1s")
+    claimed = nights.load(TONIGHT)
+    assert (claimed.budget_s, claimed.cells) == (1.0, [])
+    start(budget="2h")
+    night = nights.load(TONIGHT)
+    assert (night.budget_s, night.sweep_id, outside.measured) == (7200.0, claimed.sweep_id, 1) and night.cells
+
+
+@pytest.mark.usefixtures("outside", "measured")
+def test_a_night_that_is_planned_keeps_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(night_run, "renew", lambda plan: plan)
+    start(budget="2h")
+    assert NightStore("small").load(TONIGHT).budget_s == 600.0
 
 
 def start(**more: Any) -> Any:

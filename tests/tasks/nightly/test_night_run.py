@@ -100,6 +100,27 @@ def test_the_budget_runs_from_the_start_of_the_run(run: NightRun, monkeypatch: p
     assert (again.left_s, again.left_s) == (350.0, -100.0)
 
 
+def test_an_interrupted_night_has_what_its_trials_left_of_the_budget(run: NightRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured(run, monkeypatch, History(), History(), seconds=59.0)
+    monkeypatch.setattr(night_run, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+    assert len(run.plan.trials) == 10
+    again = start_or_resume(run.definition, run.nights, run.nights.load(TONIGHT), run.sweep, [])
+    assert again.left_s == pytest.approx(10.0)
+
+
+def test_what_there_was_no_time_for_is_said_again_only_where_there_is_none_again(run: NightRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured(run, monkeypatch, *noisy(run))
+    monkeypatch.setattr(NightRun, "left_s", 39.0)
+    assert more_repeats(run, 4) is None
+    run.remark("Night 2026-10-20 was interrupted and never judged.")
+    for left_s, said in ((38.0, ["No time for more repeats of two · cpu · none · steps 30: 40 s wanted, 38 s left."]), (40.0, [])):
+        again = start_or_resume(run.definition, run.nights, run.nights.load(TONIGHT), run.sweep, [])
+        again.past = run.past
+        monkeypatch.setattr(NightRun, "left_s", left_s)
+        assert (more_repeats(again, 4) is None) == bool(said)
+        assert again.nights.load(TONIGHT).remarks == ["Night 2026-10-20 was interrupted and never judged.", *said]
+
+
 def test_where_nothing_is_undecided_there_is_nothing_to_repeat(run: NightRun, monkeypatch: pytest.MonkeyPatch) -> None:
     measured(run, monkeypatch, History(), History())
     assert more_repeats(run, 4) is None
