@@ -69,11 +69,14 @@ def reference_nights(nights: Sequence[str], verdicts: Mapping[str, Verdict], cha
     """The dates of `nights` whose commits are good to compare that of `date` with, the best first; empty without any.
 
     All are nights of a baseline: before `date`, in its segment, without an open alarm. The best is the newest of at least REFERENCE_LAG
-    nights ago, so that a slow-down that its first night missed is not what the next is held against; then older ones, then those
-    that are newer, oldest first. The caller takes the first whose commit is known and clean.
+    such nights ago, so that a slow-down that its first night missed is not what the next is held against; then older ones, then those
+    that are newer, oldest first. While an alarm is open they are those of its first night: later ones may have missed what it saw, and
+    the commits between which the change lies stay known. The caller takes the first whose commit is known and clean.
     """
+    if alarm := open_alarm(verdicts, changes, date):
+        return reference_nights(nights, verdicts, changes, alarm[0])
     known = baseline_nights(nights, verdicts, changes, date, len(nights))
-    settled = [night for night in known if sum(night <= other < date for other in nights) >= REFERENCE_LAG]
+    settled = [night for night in known if sum(night <= other for other in known) >= REFERENCE_LAG]
     return [*reversed(settled), *(night for night in known if night not in settled)]
 
 

@@ -113,8 +113,21 @@ def test_a_missed_slow_down_is_held_against_the_same_commit_for_three_nights() -
     assert reference_nights(DATES, verdicts, [], DATES[4]) == [DATES[1], DATES[0], DATES[2], DATES[3]]
 
 
+def test_the_good_commit_stays_while_an_alarm_is_open() -> None:
+    """A slow-down of night 5 (DATES[4]), which it and the next one missed, is held against the same commit until it is over."""
+    verdicts = said(OK, OK, OK, OK, OK, OK, S, S, U, S)
+    for tonight in DATES[6:]:
+        assert reference_nights(DATES, verdicts, [], tonight) == [DATES[3], DATES[2], DATES[1], DATES[0], DATES[4], DATES[5]]
+    over = {**verdicts, DATES[8]: OK, DATES[9]: OK}
+    assert reference_nights(DATES, over, [], DATES[9])[0] == DATES[6], "its nights are ordinary ones again"
+    turned = {**verdicts, DATES[7]: F, DATES[9]: F}
+    assert [reference_nights(DATES, turned, [], tonight)[0] for tonight in DATES[7:]] == [DATES[3]] * 3
+    accepted = [change(DATES[6], on=DATES[8])]
+    assert reference_nights(DATES, verdicts, accepted, "2026-11-11") == DATES[6:9], "night 10 opened an alarm on the new level"
+
+
 def test_a_good_commit_is_of_the_segment_and_of_no_open_alarm() -> None:
-    assert reference_nights(DATES[:7], said(OK, OK, S, S, S, U, S), [], DATES[7])[0] == DATES[1]
+    assert reference_nights(DATES[:7], said(OK, OK, S, S, S, U, S), [], DATES[7]) == DATES[:2], "as on the alarm's first night"
     changes = [change(DATES[3], on=DATES[5])]
     assert reference_nights(DATES[:7], said(OK, OK, OK, S, S, S, OK), changes, DATES[7]) == [DATES[4], DATES[3], DATES[5], DATES[6]]
     assert reference_nights(DATES[:4], said(OK, OK, OK, S), [change(DATES[3], on=DATES[3])], DATES[4]) == [DATES[3]]

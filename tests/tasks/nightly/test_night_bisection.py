@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,12 +12,15 @@ from experiments.stats.verdict import Verdict
 from tasks.nightly import bisect, night_bisection
 from tasks.nightly.bisect import BisectError
 from tasks.nightly.close import close_night
+from tasks.nightly.commit_records import FoundCommit
+from tasks.nightly.history import History
 from tasks.nightly.night_bisection import bisect_night
 from tasks.nightly.night_run import NightRun
 from tasks.nightly.pair_trials import BISECT, SIDE
 from tasks.nightly.repeats import more_pairs
 from tasks.nightly.report import headline, message
-from tests.tasks.nightly.night_support import DATES, TONIGHT
+from tasks.sweep.store import Plan
+from tests.tasks.nightly.night_support import DATES, TONIGHT, said
 from tests.tasks.nightly.pair_support import BAD, CELL, GOOD, measured_with, paired_run
 
 COMMITS = [f"{number:x}" * 40 for number in (1, 2, 3, 4)] + [BAD]
@@ -124,6 +128,93 @@ def test_what_an_earlier_night_found_is_not_looked_for_again(run: NightRun) -> N
     before = len(run.plan.trials)
     bisect_night(run, lambda plan: pytest.fail("it is known"), lambda: False)
     assert [one.on for one in run.night.bisections] == [DATES[-1]] and len(run.plan.trials) == before
+
+
+def test_what_was_found_before_the_alarm_is_another_change(run: NightRun) -> None:
+    """An alarm that was over since: the same good commit and metric, and a commit that was found."""
+    bisect_night(run, measured_with(run, RATES), lambda: False)
+    [found] = run.night.bisections
+    same = [item.model_copy(update={"verdict": Verdict.SAME, "alarm_since": None}) for item in run.judged()[0]]
+    old = found.model_copy(update={"on": DATES[-1], "commit": COMMITS[0]})
+    run.nights.folder(DATES[-1]).mkdir(parents=True)
+    run.nights.save(run.night.model_copy(update={"date": DATES[-1], "bisections": [old], "judgements": same, "closed_at": 1.0}))
+    run.save(bisections=[])
+    bisect_night(run, measured_with(run, RATES), lambda: False)
+    assert [(one.on, one.commit) for one in run.night.bisections] == [(TONIGHT, COMMITS[2])]
+
+
+@pytest.mark.parametrize(("left_s", "trials"), [(-1.0, 0), (15.0, 0), (20.0, 2)])
+def test_no_pair_begins_that_what_is_left_of_the_night_has_no_time_for(
+    run: NightRun, monkeypatch: pytest.MonkeyPatch, left_s: float, trials: int
+) -> None:
+    """A pair takes 20 s; the definition's own time for it is 30 minutes."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(night_bisection, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(NightRun, "left_s", left_s)
+    assert run.definition.bisect_budget_s == 1800.0
+    go_on = measured_with(run, RATES)
+
+    def measure(plan: Plan) -> None:
+        clock.now += 10.0
+        go_on(plan)
+
+    bisect_night(run, measure, lambda: False)
+    assert [(one.commit, one.trials) for one in run.night.bisections] == [(None, trials)]
+
+
+def test_what_crept_is_of_many_commits_and_is_not_bisected(run: NightRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    items, nodes = run.judged()
+    assert [item.name for item in items if item.verdict is Verdict.SLOWER and item.role == "history"] == [CELL]
+    crept = [item.model_copy(update={"crept": True}) for item in items]
+    monkeypatch.setattr(NightRun, "judged", lambda self: (crept, nodes))
+    bisect_night(run, lambda plan: pytest.fail("there is no one commit"), lambda: False)
+    assert run.night.bisections == []
+
+
+def test_a_later_night_of_an_alarm_repeats_what_was_found_though_each_night_has_a_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The alarm began two nights ago; the good commit is that of the third night before it."""
+    run = paired_run(tmp_path, monkeypatch, rate=92.0)
+    monkeypatch.setattr(bisect, "commits_between", lambda good, bad: (good, COMMITS))
+    monkeypatch.setattr(bisect, "subject", lambda commit: f"subject of {commit[0]}")
+    monkeypatch.setattr(night_bisection, "suspects", lambda commits, good, trial: list(commits))
+    commit_of = {date: f"{number:02d}" * 20 for number, date in enumerate(DATES, 1)}
+    run.past = with_commits(run.past, commit_of)
+    cell = next(entry for entry in run.night.cells if entry.name == CELL and entry.role == "history")
+    for date in DATES[-2:]:
+        run.nights.folder(date).mkdir(parents=True)
+        slower = said(date, Verdict.SLOWER).judgements[0].model_copy(update={"cell": cell.cell, "name": CELL, "alarm_since": DATES[-2]})
+        found = FoundCommit(
+            cell=cell.cell,
+            name=CELL,
+            metric="throughput",
+            good=commit_of[DATES[-5]],
+            bad=commit_of[DATES[-2]],
+            commit=COMMITS[2],
+            sentence="found",
+            on=DATES[-2],
+        )
+        run.nights.save(run.night.model_copy(update={"date": date, "judgements": [slower], "bisections": [found], "closed_at": 1.0}))
+    plan = more_pairs(run)
+    assert plan is not None
+    measured_with(run, dict.fromkeys(commit_of.values(), 100.0) | {BAD: 92.0})(plan)
+    [item] = [item for item in run.judged()[0] if item.role == "history" and item.verdict is Verdict.SLOWER]
+    assert item.pairs is not None and (item.pairs.good, item.pairs.good_date) == (commit_of[DATES[-5]], DATES[-5])
+    bisect_night(run, lambda plan: pytest.fail("it is known"), lambda: False)
+    assert [(one.commit, one.on) for one in run.night.bisections] == [(COMMITS[2], DATES[-2])]
+
+
+def with_commits(history: History, commit_of: dict[str, str]) -> History:
+    """The same measurements, each of its date's commit."""
+    found = History()
+    found.add(
+        replace(trial, facts={**trial.facts, "git_commit": commit_of[trial.date]})
+        for dates in history.cells.values()
+        for trials in dates.values()
+        for trial in trials
+    )
+    return found
 
 
 def test_nothing_is_looked_for_where_nothing_got_worse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
