@@ -13,6 +13,7 @@ from typing import Any
 
 from cluster.commits.resolve import git, resolve
 from cluster.commits.told import environment_of, told
+from cluster.launchers import processes
 from cluster.process_marks import MARK
 from cluster.trial_layout import LOG, TRIAL
 from experiments.atomic_file import atomic_write
@@ -182,7 +183,8 @@ def subject(commit: str, root: Path = REPOSITORY) -> str:
 def run_once(tree: Path, trial: Trial, out: Path, metric: str) -> float:
     """One trial of the code in `tree`, in a process of its own: the metric's logarithm, turned so that more is better.
 
-    Raises BisectError if the trial did not end ok, with its reason and where its log is, and CommitError for code that is too old for it.
+    None of its processes is left afterwards. Raises BisectError if the trial did not end ok, with its reason and where its log is, and
+    CommitError for code that is too old for it.
     """
     out.mkdir(parents=True)
     atomic_write(out / TRIAL, told(trial, tree))
@@ -193,6 +195,8 @@ def run_once(tree: Path, trial: Trial, out: Path, metric: str) -> float:
             subprocess.run(command, cwd=tree, env=environment, stdout=log, stderr=log, check=False, timeout=_TRIAL_S)
         except subprocess.TimeoutExpired:
             raise BisectError(f"a trial of {tree.name} took more than {_TRIAL_S:.0f} s; its log is {out / LOG}") from None
+        finally:
+            processes.end_all(trial.key)  # what the trial itself has started would run beside the next measurement
     try:
         result = read_result(out)
     except DamagedFile as error:

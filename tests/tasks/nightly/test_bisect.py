@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import secrets
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from cluster.commits.resolve import CommitError
+from cluster.launchers import processes
 from experiments.regression.bisection_test import difference
+from experiments.trial import Trial
 from tasks.nightly import bisect
 from tasks.nightly.bisect import BisectError, commits_between, run_once, search, subject
 from tests.contracts import make_trial
@@ -46,16 +50,53 @@ def test_commits_that_cannot_be_compared_are_named(repository: Path) -> None:
         commits_between("--all", "main", repository)
 
 
-def test_a_trial_that_leaves_no_result_is_told_with_its_log(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trial = make_trial(tmp_path / "trial", "aaaa0000000000ff")
+def trial_of(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> Trial:
+    """A trial whose worker, in this repository, is a program of the test's own. Its key is no other process's."""
     monkeypatch.setattr(bisect, "told", lambda trial, tree: trial.model_dump_json())
     (repository / "cluster" / "worker").mkdir(parents=True)
     for path in (repository / "cluster" / "__init__.py", repository / "cluster" / "worker" / "__init__.py"):
         path.touch()
-    (repository / "cluster" / "worker" / "main.py").write_text("raise SystemExit('too old')")
+    (repository / "cluster" / "worker" / "main.py").write_text(program)
+    return make_trial(tmp_path / "trial", secrets.token_hex(8))
+
+
+def test_a_trial_that_leaves_no_result_is_told_with_its_log(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = trial_of(repository, tmp_path, monkeypatch, "raise SystemExit('too old')")
     with pytest.raises(BisectError, match=r"left no result; its log is .*log\.txt"):
         run_once(repository, trial, tmp_path / "out", "throughput")
     assert "too old" in (tmp_path / "out" / "log.txt").read_text()
+
+
+STARTS_ANOTHER = """
+import subprocess
+print(subprocess.Popen(["sleep", "77.25"], start_new_session=True).pid)
+"""
+
+
+def test_no_process_of_a_trial_is_left_beside_the_next_one(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = trial_of(repository, tmp_path, monkeypatch, STARTS_ANOTHER)
+    with pytest.raises(BisectError, match="left no result"):
+        run_once(repository, trial, tmp_path / "out", "throughput")
+    assert not processes.alive(int((tmp_path / "out" / "log.txt").read_text()), None)
+
+
+def test_a_trial_that_takes_too_long_leaves_no_process_either(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = trial_of(repository, tmp_path, monkeypatch, "")
+    left: list[subprocess.Popen[bytes]] = []
+
+    def too_long(command: list[str], *, env: dict[str, str], timeout: float, **more: object) -> None:
+        left.append(subprocess.Popen(["sleep", "77.25"], env=env, start_new_session=True))
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "run", too_long)
+        with pytest.raises(BisectError, match=r"took more than 3600 s; its log is .*log\.txt"):
+            run_once(repository, trial, tmp_path / "out", "throughput")
+    try:
+        assert left[0].wait(timeout=10) == -signal.SIGKILL
+    finally:
+        left[0].kill()
+        left[0].wait()
 
 
 # --- a search that begins with what is known, and has a time
