@@ -278,13 +278,15 @@ class NightStore:
         return [parse_model(line.encode(), Change, place, hint) for line, place in where]
 
     def accept(self, change: Change) -> bool:
-        """Record a change; False if it was recorded already."""
+        """Record a change; False if it was recorded already. One that is accepted again on a later night settles the nights up to it."""
         self.dir.mkdir(parents=True, exist_ok=True)
         with FileLock(self.dir / ".changes.lock"):
             known = self.changes()
-            if any((old.cell, old.metric, old.since) == (change.cell, change.metric, change.since) for old in known):
+            same = next((old for old in known if (old.cell, old.metric, old.since) == (change.cell, change.metric, change.since)), None)
+            if same is not None and change.accepted_on <= same.accepted_on:
                 return False
-            atomic_write(self._changes, "".join(entry.model_dump_json() + "\n" for entry in [*known, change]))
+            entries = [change if old is same else old for old in known] if same is not None else [*known, change]
+            atomic_write(self._changes, "".join(entry.model_dump_json() + "\n" for entry in entries))
             return True
 
 

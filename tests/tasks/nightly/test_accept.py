@@ -47,6 +47,15 @@ def test_accepting_an_earlier_night_settles_the_verdicts_of_all_nights_since(
     assert baseline_nights(DATES, verdicts, changes, TONIGHT, 20) == DATES[-4:], "the new level"
 
 
+def test_a_change_that_is_accepted_again_settles_the_nights_that_were_judged_since(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    early = Change(cell="id-one", metric="throughput", since=DATES[-4], verdict=Verdict.SLOWER, accepted_on=DATES[-4], by="me")
+    changes = _accepted(tmp_path, monkeypatch, DATES[-4], early)
+    assert [(change.since, change.accepted_on) for change in changes] == [(DATES[-4], DATES[-1])]
+    verdicts = verdicts_of(NightStore("made-up", tmp_path).all(), "id-one", "throughput")
+    assert open_alarm(verdicts, [early], TONIGHT) == DATES[-3:] and open_alarm(verdicts, changes, TONIGHT) == []
+    assert "was accepted before" in accept_change("made-up", "one", None, DATES[-4], "")[0]
+
+
 def test_accepting_settles_no_night_of_a_later_segment_nor_minds_another_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     later = Change(cell="id-one", metric="throughput", since=DATES[-2], verdict=Verdict.FASTER, accepted_on=DATES[-2], by="me")
     others = [later.model_copy(update={"cell": "id-two"}), later.model_copy(update={"metric": "final_loss"})]
