@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from logging import Logger, LoggerAdapter, getLogger
 from pathlib import Path
 
+from cluster.disk_full import is_disk_full
 from experiments.config.errors import DamagedFile
 from experiments.trial import Outcome, TrialResult
 from tasks.analysis.held_files import read_kept
@@ -20,6 +21,8 @@ from tasks.tracking.client import check_database, connect, tracking_uri, ui_url
 from tasks.tracking.finish_sweep import finish_sweep
 from tasks.tracking.log_trial import finish_trial, stamp_of
 from tasks.tracking.runs import SweepRuns, digest_of
+
+_SQLITE_FULL = "database or disk is full"  # SQLITE_FULL, in the words of whatever library passes it on
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,8 @@ def publish_sweep(
     """Publish every finished trial from its journal and close the sweep's own run. `headline`: what it found, in Markdown, for its note.
 
     Retries for `wait_s` seconds while MLflow does not answer or its database is locked, then raises MLflow's error. Raises DamagedFile for
-    a journal that was changed by others, after publishing all other trials, and at once for a damaged database, which no waiting mends.
+    a journal that was changed by others, after publishing all other trials. What no waiting mends is raised at once: DamagedFile for a
+    damaged database, and what MLflow raises where its disk is full.
     """
     deadline = time.monotonic() + wait_s
     pause = 1.0
@@ -72,7 +76,7 @@ def publish_sweep(
             raise
         except Exception as error:
             check_database(thorough=True)
-            if time.monotonic() + pause > deadline:
+            if time.monotonic() + pause > deadline or is_disk_full(error) or _SQLITE_FULL in str(error):
                 raise
             message = str(error).strip().split("\n", 1)[0][:200]
             (log or getLogger(__name__)).warning("MLflow does not answer (%s); again in %.0f s", message, pause)

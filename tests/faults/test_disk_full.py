@@ -73,7 +73,7 @@ def disk(tmp_path: Path) -> Iterator[TinyDisk]:
 
 
 def test_row_16_a_full_disk_is_named_and_what_was_measured_before_is_whole(disk: TinyDisk, tmp_path: Path) -> None:
-    inside = {"SWEEPBENCH_RUNS": str(disk.path), "PREFECT_CLIENT_MAX_RETRIES": "1"}  # of 5 the last comes after a minute
+    inside = {"SWEEPBENCH_RUNS": str(disk.path)}
     process = cli_support.start("run", "one_of_three", folder=tmp_path, through=disk.enter, **inside)
     store = until(running_step(1, root=disk.seen), process)  # the first trial is done, the second on its way
     plan = store.load_plan()

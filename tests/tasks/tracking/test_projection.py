@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from pathlib import Path
 from typing import Any
@@ -279,6 +280,22 @@ def test_a_server_that_does_not_answer_is_waited_for_and_then_its_words_are_pass
     assert [record.getMessage() for record in caplog.records] == [
         f"MLflow does not answer (no answer); again in {pause:.0f} s" for pause in slept
     ]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("(sqlite3.OperationalError) database or disk is full"), OSError(errno.ENOSPC, "No space")])
+def test_a_full_disk_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """A sweep on one took a minute longer to end."""
+    waits = Waits()
+    monkeypatch.setattr(projection, "time", waits)
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(projection, "_publish_once", fail)
+    plan = make_plan([make_trial(1)])
+    with pytest.raises(type(error)):
+        publish_sweep(saved(plan), plan, [], None, wait_s=60)
+    assert waits.slept == []
 
 
 def test_a_damaged_database_is_not_waited_for(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
