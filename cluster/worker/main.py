@@ -73,7 +73,8 @@ def _attempt(options: argparse.Namespace, started_at: float) -> int:
         return _write_rank_failure(out, options.attempt, rank, ending)
     try:
         trial_files.collect(options, out / JOURNAL)
-        if not (options.store or options.probe or "RANK" in os.environ):
+        # not of a Ray job, whose ranks may still be writing
+        if not (options.placement or options.store or options.probe or "RANK" in os.environ):
             ending = _counted(ending, out / JOURNAL, options.attempt, trial)
         write_result(trial, out, options.attempt, started_at, ending)
         trial_files.send_result(options, out / RESULT)

@@ -93,13 +93,15 @@ def attempt(folder: Path, monkeypatch: pytest.MonkeyPatch, *more: str) -> tuple[
 
 def test_a_supervisor_counts_what_was_measured_and_a_rank_and_a_probe_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RANK", raising=False)
-    for name in ("supervisor", "probe", "rank", "damaged"):
+    for name in ("supervisor", "probe", "rank", "job", "damaged"):
         (tmp_path / name).mkdir()
         write(tmp_path / name / "journal.jsonl")
     status, result = attempt(tmp_path / "supervisor", monkeypatch)
     assert (status, result.outcome, result.reason) == (0, Outcome.OK, None) and result.summary["throughput"] == pytest.approx(40.0)
     status, result = attempt(tmp_path / "probe", monkeypatch, "--probe", "null")
     assert (status, result.outcome) == (0, Outcome.CRASHED), "a probe measures nothing"
+    status, result = attempt(tmp_path / "job", monkeypatch, "--placement", "{}")
+    assert (status, result.outcome) == (0, Outcome.CRASHED), "its ranks may still write into the journal"
     monkeypatch.setenv("RANK", "0")
     status, result = attempt(tmp_path / "rank", monkeypatch)
     assert (status, result.outcome, result.reason) == (1, Outcome.CRASHED, FAILED.reason), "so its supervisor ends the others"
