@@ -50,8 +50,8 @@ def plan_ab(
     which a change can touch (tasks/sweep/touched.py).
 
     Everything is checked before an environment is built; `say` is told of that. Raises ConfigError, CommitError or DatasetError, as
-    `make_plan`, and ConfigError for sides that are none or the same commit or environment, that do not do the same work or have
-    different cells, for a metric without a better, and for a budget that is too short for one round.
+    `make_plan`, and ConfigError for sides that are none or whose trials are the same, that do not do the same work or have different
+    cells, for a metric without a better, and for a budget that is too short for one round.
     """
     sides = parse_sides(a, b)
     settings = AbSettings(kind=sides[0].kind, a=short(a), b=short(b))
@@ -61,15 +61,15 @@ def plan_ab(
     other, suite_b = _checked(resolved, sides[1], "B", plan.sweep_id)
     pairs = _pairs(sides, _cells(suite, devices), _cells(suite_b, devices), suite, every=every or bool(request.only))
     known = load_pools()
-    if settings.kind != "settings" and sides[0].sets == sides[1].sets and "commit" in sides[0].sets and sides[0].sets["commit"] != WORKTREE:
-        raise ConfigError.one("A and B", None, a, "is the same commit twice", "name two; `sweep aa` compares a cell with itself")
     if settings.kind != "settings":
         Variants(known).check([cell for pair in pairs for cell in (pair.a, pair.b)], "A and B")
     if metric_of(suite.report.metric).direction is Direction.NEITHER:
         problem = "is better neither high nor low, so that neither side could win"
         raise ConfigError.one(suite.file or request.suite, None, suite.report.metric, problem, "choose another suite")
     plain = TrialMaker(plan.sweep_id, known, Variants(known, build_them=False))
-    _check_work(pairs, [_trial(plain, suite, pair, settings, index) for index, pair in enumerate(pairs)], suite)
+    firsts = [_trial(plain, suite, pair, settings, index) for index, pair in enumerate(pairs)]
+    _check_apart(pairs, firsts)
+    _check_work(pairs, firsts, suite)
     _check_budget(plan, [plain.make(suite, _plain(cell), 1, 0) for pair in pairs for cell in (pair.a, pair.b)])
     maker = TrialMaker(plan.sweep_id, known, Variants(known, say=say))
     trials = [trial for index, pair in enumerate(pairs) for trial in _trial(maker, suite, pair, settings, 2 * index)]
@@ -126,7 +126,7 @@ def _matches(pair: _Pair, cell: PlannedCell, own: set[str]) -> bool:
 
 
 def _trial(maker: TrialMaker, suite: Suite, pair: _Pair, settings: AbSettings, index: int) -> tuple[Trial, Trial]:
-    """The first trials of a pair, A then B. They are two cells also where both sides are the same."""
+    """The first trials of a pair, A then B. They are two cells also where both sides are the same, as of a reference."""
     both = zip("AB", (pair.a, pair.b), settings.labels, strict=True)
     a, b = (
         maker.make(
@@ -155,6 +155,26 @@ def _of_sides(suite: Suite, sides: tuple[Side, Side], settings: AbSettings) -> S
     changed = {"baseline": {SIDE: settings.labels[0]}, "report": report, "conditions": conditions, "rounds": None, "repeats": 1}
     changed["axes"] = {**{k: v for k, v in suite.axes.items() if k not in own}, SIDE: list(settings.labels)}
     return suite.model_copy(update={**changed, "sets": {k: v for k, v in suite.sets.items() if k not in own}})
+
+
+def _check_apart(pairs: Sequence[_Pair], trials: Sequence[tuple[Trial, Trial]]) -> None:
+    """Raise ConfigError where both trials of a pair are the same: parameters, code, environment, data. Only references may be."""
+    measured = [(pair, both) for pair, both in zip(pairs, trials, strict=True) if not pair.a.reference]
+    alike = [pair for pair, (a, b) in measured if _what_runs(a) == _what_runs(b)]
+    if not alike:
+        return
+    twice = "`sweep aa` compares a cell with itself"
+    if len(alike) == len(measured):
+        raise ConfigError.one("A and B", None, "", "are the same trials: no setting, code or environment differs", f"name two; {twice}")
+    name = " · ".join(label(axis, value) for axis, value in alike[0].axes.items())
+    problem = f"are the same trials in {len(alike)} of {len(measured)} cells, first in {name}"
+    raise ConfigError.one("A and B", None, "", problem, f"keep the cells in which they differ with --only; {twice}")
+
+
+def _what_runs(trial: Trial) -> tuple[Any, ...]:
+    """What a trial runs, without what only tells its cell from others. Two commits are two also where this workload's code is the same."""
+    parts = {name: part for name, part in trial.key_parts.items() if name != "configuration"}
+    return trial.parameters, trial.commit, trial.environment_digest, parts
 
 
 def _check_work(pairs: Sequence[_Pair], trials: Sequence[tuple[Trial, Trial]], suite: Suite) -> None:

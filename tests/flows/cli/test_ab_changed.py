@@ -17,9 +17,14 @@ from tasks.report import ab_changed
 from tasks.sweep import touched
 from tasks.sweep.store import Plan, Request, SweepStore
 from tasks.sweep.touched import Change, Touched
+from tests.tasks.ab_support import commits
+
+__all__ = ["commits"]  # a fixture
+
+pytestmark = pytest.mark.usefixtures("commits")
 
 CPU = frozenset({"cpu"})
-WORDS = ["ab", "worktree", "worktree", "--changed", "--profile", "smoke"]
+WORDS = ["ab", "main", "HEAD", "--changed", "--profile", "smoke"]
 
 
 class Started:
@@ -62,7 +67,7 @@ def test_the_worst_of_the_sweeps_counts(started: Started, statuses: list[int], e
     assert done.exit_code == expected, done.output
     assert [plan.name for plan in started.plans] == ["synthetic", "canary"]
     assert [plan.request.budget_s for plan in started.plans] == [300.0, 300.0] and started.plans[0].request.pool_wait_s == 7
-    assert "of 3 suites, 2 run other code in B (worktree)" in done.stderr and "  synthetic: by f.py" in done.stderr
+    assert "of 3 suites, 2 run other code in B (HEAD)" in done.stderr and "  synthetic: by f.py" in done.stderr
     assert started.asked[0][1] == [] and started.kept[0] is started.kept[1] is not None, "one Prefect server for all"
     assert cli_run_sweep.KEEP.get() is None and all(SweepStore(plan.sweep_id).exists() for plan in started.plans)
 

@@ -10,14 +10,19 @@ from tasks.rounds.ab_changed import plan_changed
 from tasks.rounds.ab_plan import plan_ab
 from tasks.sweep.store import Request
 from tasks.sweep.touched import Change, Touched
+from tests.tasks.ab_support import commits
+
+__all__ = ["commits"]  # a fixture
+
+pytestmark = pytest.mark.usefixtures("commits")
 
 REQUEST = Request(suite="", profile="smoke", budget_s=1200.0, until_decided=True)
 FULL = REQUEST.model_copy(update={"profile": "full"})
 
 
 def change(*suites: Touched) -> Change:
-    """Between the code here and itself: what differs was found before."""
-    return Change("worktree", "worktree", (None, None), suites, [])
+    """Between two commits with the code here: what differs was found before."""
+    return Change("main", "HEAD", (None, None), suites, [])
 
 
 def touched(suite: str, *devices: str) -> Touched:
@@ -28,7 +33,7 @@ def test_each_suite_has_an_equal_share_and_its_baseline_cell() -> None:
     found, plans = plan_changed(change(touched("synthetic"), Touched("bert"), touched("canary")), REQUEST, named=False)
     assert [plan.name for plan in plans] == ["synthetic", "canary"] and found.left_out == []
     assert [plan.decide and plan.decide.budget_s for plan in plans] == [600.0, 600.0]
-    assert plans[0].command == "sweep ab worktree worktree --suite synthetic --profile smoke --budget 10m --changed"
+    assert plans[0].command == "sweep ab main HEAD --suite synthetic --profile smoke --budget 10m --changed"
     _, [one] = plan_changed(change(touched("synthetic")), FULL, named=True)
     assert [trial.axes["width"] for trial in one.trials] == [64, 64]
     _, [every] = plan_changed(change(touched("synthetic")), FULL, named=True, every=True)
@@ -39,9 +44,9 @@ def test_each_suite_has_an_equal_share_and_its_baseline_cell() -> None:
 def test_only_cells_on_kinds_of_device_that_are_touched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWEEPBENCH_A100_ADDRESS", "http://127.0.0.1:1")
     both = FULL.model_copy(update={"suite": "synthetic", "pools": ["cpu", "a100"]})
-    plan = plan_ab(both, "worktree", "worktree", devices={"cuda"})
+    plan = plan_ab(both, "main", "HEAD", devices={"cuda"})
     assert [trial.pool for trial in plan.trials] == ["a100", "a100"], "the baseline cell is on the other"
-    assert {trial.pool for trial in plan_ab(both, "worktree", "worktree", every=True, devices={"cpu"}).trials} == {"cpu"}
+    assert {trial.pool for trial in plan_ab(both, "main", "HEAD", every=True, devices={"cpu"}).trials} == {"cpu"}
 
 
 def test_what_a_cannot_run_is_left_out_unless_it_was_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,35 +8,27 @@ import pytest
 
 from experiments.config.errors import ConfigError
 from experiments.trial import Outcome
+from tasks.rounds import ab_plan
 from tasks.rounds.ab_plan import plan_ab
 from tasks.rounds.decide_plan import round_of
 from tasks.rounds.growth import growth
 from tasks.sweep import plan as planning
-from tasks.sweep import variants
 from tasks.sweep.ab_settings import AbSettings
 from tasks.sweep.plan import compare_with_last
 from tasks.sweep.plan import make_plan as plan_of_request
 from tasks.sweep.store import Plan, Request, SweepStore, read_plan
+from tests.tasks.ab_support import COMMITS, commits
 from tests.tasks.plan_support import make_result
 
+__all__ = ["commits"]  # a fixture
+
 REQUEST = Request(suite="synthetic", profile="full", budget_s=1200.0, until_decided=True)
-COMMITS = {"main": "a" * 40, "HEAD": "b" * 40, "again": "a" * 40, "0123456789" * 4: "c" * 40}
 SLOWED = ("injected_slowdown=0", "injected_slowdown=0.3")
 
 
 @pytest.fixture(autouse=True)
 def checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "git_state", lambda: {"commit": "abc", "dirty": False})
-
-
-@pytest.fixture
-def commits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commits above have the code that lies here."""
-    code = planning.code_version
-    monkeypatch.setattr(variants, "resolve_clean", lambda name: COMMITS[name])
-    monkeypatch.setattr(planning, "tree_of", lambda commit: None)
-    monkeypatch.setattr(planning, "code_version", lambda workload, device, tree=None: code(workload, device))
-    monkeypatch.setattr(planning, "check_commits", lambda trials: {trial.commit: "tree" for trial in trials if trial.commit})
 
 
 def planned(a: str = SLOWED[0], b: str = SLOWED[1], *, every: bool = False, **request: Any) -> Plan:
@@ -82,9 +74,36 @@ def test_the_report_compares_b_with_a_and_says_what_they_set() -> None:
     assert [condition.set for condition in suite.conditions][-2:] == [{"injected_slowdown": 0}, {"injected_slowdown": 0.3}]
 
 
-def test_sides_that_are_the_same_settings_are_two_cells() -> None:
-    a, b = planned("steps=50", "steps=50").trials
-    assert a.parameters == b.parameters and a.cell != b.cell and a.key != b.key
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("steps=50", "steps=50"),
+        ("steps=50,width=64", "width=64,steps=50"),
+        ("injected_slowdown=0", "seed=0"),
+        ("worktree", "worktree"),
+        ("env:default", "env:default"),
+    ],
+)
+@pytest.mark.parametrize("every", [False, True])
+def test_sides_whose_trials_are_the_same_are_refused_before_anything_runs(a: str, b: str, every: bool) -> None:
+    request = {"only": {"width": [64]}} if "width" in a else {}
+    with pytest.raises(ConfigError) as caught:
+        planned(a, b, every=every, **request)
+    hint = "name two; `sweep aa` compares a cell with itself"
+    assert str(caught.value) == f"A and B: are the same trials: no setting, code or environment differs; {hint}"
+
+
+def test_cells_in_which_both_sides_are_the_same_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a workload that changes the value of one side in some cells."""
+    real = ab_plan._what_runs
+    monkeypatch.setattr(ab_plan, "_what_runs", lambda trial: "same" if trial.axes["width"] == 256 else real(trial))
+    with pytest.raises(ConfigError) as caught:
+        planned(every=True)
+    assert str(caught.value) == (
+        "A and B: are the same trials in 1 of 2 cells, first in cpu · fp32 · width 256; "
+        "keep the cells in which they differ with --only; `sweep aa` compares a cell with itself"
+    )
+    assert len(planned(every=True, only={"width": [64]}).trials) == 2
 
 
 @pytest.mark.usefixtures("commits")
@@ -136,7 +155,7 @@ def test_what_cannot_be_compared_is_refused(a: str, b: str, request_: dict[str, 
 def test_one_commit_under_two_names_is_refused() -> None:
     with pytest.raises(ConfigError, match="main and again are the same commit aaaaaaaaaaaa"):
         planned("main", "again")
-    with pytest.raises(ConfigError, match="is the same commit twice"):
+    with pytest.raises(ConfigError, match="A and B: are the same trials"):
         planned("main", "main")
 
 
@@ -145,11 +164,12 @@ def test_sides_with_other_cells_do_not_pair_up() -> None:
         planned("steps=50", "width=64,steps=50", every=True)
 
 
+@pytest.mark.usefixtures("commits")
 def test_a_budget_in_which_no_round_fits_is_refused_by_what_plain_sweeps_took() -> None:
     plain, _ = plan_of_request(Request(suite="synthetic", profile="full", set={"steps": 77}))
     store = SweepStore(plain.sweep_id)
     store.save_plan(plain)
     store.save_result(make_result(plain.trials[0], Outcome.OK))  # 60 s
-    assert len(planned("worktree", "worktree", set={"steps": 77}, budget_s=120.0).trials) == 2
+    assert len(planned("main", "HEAD", set={"steps": 77}, budget_s=120.0).trials) == 2
     with pytest.raises(ConfigError, match=r"1m59s is too short: one round of 2 trials takes 2m"):
-        planned("worktree", "worktree", set={"steps": 77}, budget_s=119.0)
+        planned("main", "HEAD", set={"steps": 77}, budget_s=119.0)
