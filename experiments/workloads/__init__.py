@@ -44,6 +44,8 @@ def load(name: str) -> ModuleType:
     schema = getattr(module, "Parameters", None)
     if not (isinstance(schema, type) and issubclass(schema, TrainingParameters)):
         raise ConfigError.one(path, None, "Parameters", "is missing", "define `class Parameters(TrainingParameters)`")
+    if not callable(getattr(module, "build", None)):
+        raise ConfigError.one(path, None, "build", "is missing", "define `def build(context)`, which makes what is measured")
     for parameter in work_parameters(schema):
         if parameter not in schema.model_fields:
             raise ConfigError.one(path, None, "same_work", f"{parameter!r} is not a parameter", choose(parameter, schema.model_fields))

@@ -29,6 +29,9 @@ class Parameters(TrainingParameters):
         if self.batch_size != "max" and self.batch_size % self.shards:
             raise ValueError(f"batch_size {self.batch_size} is no multiple of shards {self.shards}")
         return self
+
+def build(context):
+    raise NotImplementedError
 """
 
 SUITE = """\

@@ -298,6 +298,10 @@ def test_workloads_are_found_by_file_name(workshop: Workshop) -> None:
     (folder / "empty.py").write_text("Parameters = 3\n")
     with pytest.raises(ConfigError, match=r"empty.py: Parameters: is missing; define `class Parameters\(TrainingParameters\)`"):
         workloads.load("empty")
+    (folder / "unbuilt.py").write_text(WORKLOAD.replace("def build(", "def built("))
+    of_unbuilt = workshop.refused(SUITE.replace("workload: toy", "workload: unbuilt"))
+    hint = "define `def build(context)`, which makes what is measured"
+    assert str(of_unbuilt) == f"{folder / 'unbuilt.py'}: build: is missing; {hint}"
     (folder / "Not-A-Name.py").write_text("")
     with pytest.raises(ConfigError, match=r"cannot be the name of a workload; use a-z"):
         workloads.names()

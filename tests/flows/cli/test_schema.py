@@ -82,7 +82,9 @@ def test_every_key_says_what_it_is(validators: dict[Kind, Draft202012Validator])
 
 def test_a_workload_of_ones_own_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "workloads").mkdir()
-    text = "from experiments.parameters import TrainingParameters\nclass Parameters(TrainingParameters):\n    height: int = 3\n"
+    text = (
+        "from experiments.parameters import TrainingParameters\nclass Parameters(TrainingParameters):\n    height: int = 3\nbuild = print\n"
+    )
     (tmp_path / "workloads" / "schema_of_mine.py").write_text(text)
     monkeypatch.setenv("SWEEPBENCH_EXTRA", str(tmp_path))
     properties = json.loads(schema_text(Kind.SUITE))["$defs"]["fixed.schema_of_mine"]["properties"]
