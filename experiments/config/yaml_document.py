@@ -74,6 +74,8 @@ def _parsed(text: str, path: Path) -> Document:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        if error.context == "while scanning a simple key":  # its colon is missing: seen where the next thing begins, lines later
+            mark = error.context_mark or mark
         what = " ".join(filter(None, [error.context, error.problem]))
         hint = "use spaces, not tabs" if "'\\t'" in what else "check the indentation, quotes and colons there"
         raise ConfigError.one(path, mark.line + 1 if mark else None, "", f"is not valid YAML: {what}", hint) from None

@@ -72,6 +72,8 @@ def test_lines_of_keys_and_items() -> None:
         ("a: 1e999\n", 1, ["a", "not a finite float"]),
         ("a: [1\nb: 2\n", 2, ["not valid YAML"]),
         ("a:\n\tb: 1\n", 2, ["not valid YAML", "tabs"]),
+        ("a: 1\nb 2\n\nc: 3\n", 2, ["not valid YAML", "could not find expected ':'"]),
+        ("a:\n  b: 1\n  c\n  d: 2\n", 3, ["not valid YAML", "could not find expected ':'"]),
         ("a: 1\n---\nb: 2\n", 2, ["not valid YAML"]),
         ("a: 1\nb: \x07\n", 2, ["character"]),
         ('a: "\\ud800"\n', 1, ["a", "half of a character", "write the whole character"]),
