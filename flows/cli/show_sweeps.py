@@ -21,6 +21,7 @@ from tasks.sweep.store import Plan, SweepStore, list_sweeps
 
 if TYPE_CHECKING:
     from tasks.analysis.results import Sweep
+    from tasks.report.shown import ShownComparison
 
 WIDE = 120  # of a terminal; a narrower one has no room for what an id and the outcomes tell as well
 MOST = 40  # characters of a sweep's overrides in the list, half as many in a narrow terminal; `sweep show` has all
@@ -38,8 +39,7 @@ def sweep_rows() -> list[dict[str, Any]]:
         except UserError as error:
             rows.append({"sweep_id": sweep_id, "state": "unreadable", "problem": str(error)})
             continue
-        words = [_result(store, trial.key)[0] for trial in plan.trials]
-        counts = Counter(words)
+        counts = _counts(store, plan)
         rows.append(
             {
                 "sweep_id": sweep_id,
@@ -49,12 +49,17 @@ def sweep_rows() -> list[dict[str, Any]]:
                 **overrides_json(plan.request),
                 "created_at": plan.created_at,
                 "state": _sweep_state(store, plan, counts),
-                "trials": len(words),
+                "trials": len(plan.trials),
                 "outcomes": dict(counts),
                 "measured_share": _measured_share(store),
             }
         )
     return sorted(rows, key=lambda row: str(row["sweep_id"])[-20:], reverse=True)
+
+
+def _counts(store: SweepStore, plan: Plan) -> Counter[str]:
+    """How many trials of the plan ended as what, by the outcomes' words."""
+    return Counter(_result(store, trial.key)[0] for trial in plan.trials)
 
 
 def _result(store: SweepStore, key: str) -> tuple[str, TrialResult | None, str | None]:
@@ -208,9 +213,20 @@ def print_sweep(out: Console, store: SweepStore) -> list[str]:
         out.print(line, highlight=False, soft_wrap=True)
     out.print(f"command:   {shown.command}", highlight=False, markup=False, soft_wrap=True)
     print_where(out, store)
+    if (go_on := _go_on(store, shown.comparison)) is not None:
+        out.print(f"go on with it: {go_on}", highlight=False, markup=False, soft_wrap=True)
     for line in shown.damaged:
         out.print(line, style="red", highlight=False, markup=False, soft_wrap=True)
     return shown.damaged
+
+
+def _go_on(store: SweepStore, comparison: ShownComparison | None) -> str | None:
+    """The command that goes on with a sweep that has not come to its end; None where the comparison names it, perhaps with more time, and
+    for a night, whose command is its own."""
+    plan, command = store.load_plan(), f"sweep resume {store.sweep_id}"
+    if plan.name.startswith("nightly-") or (comparison is not None and command in comparison.step):
+        return None
+    return command if _sweep_state(store, plan, _counts(store, plan)) == "incomplete" else None
 
 
 def _number(value: float | None, form: str, scale: float = 1.0) -> str:

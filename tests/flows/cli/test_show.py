@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from io import StringIO
 from typing import Any
 
@@ -19,7 +20,7 @@ from tasks.sweep.plan import TrialState
 from tasks.sweep.request_text import command_of
 from tasks.sweep.store import Request, SweepStore
 from tests.tasks.held_support import write_held
-from tests.tasks.plan_support import SWEEP_ID, make_plan, make_result, make_trial, saved
+from tests.tasks.plan_support import SWEEP_ID, make_plan, make_result, make_suite, make_trial, saved
 
 
 class Page(Console):
@@ -153,6 +154,46 @@ def test_two_sweeps_with_other_overrides_are_told_apart(width: int, short: str) 
     assert page.lines[-2:] == [["command:", command], ["MLflow UI: sweep ui"]]
     told = show_sweeps.sweep_json(store)
     assert {name: told[name] for name in OVERRIDES} == OVERRIDES and told["command"] == command
+
+
+@pytest.mark.parametrize(
+    ("ended", "held", "said"),
+    [
+        ({"t1": Outcome.OK}, False, True),
+        ({"t1": Outcome.OK, "t2": Outcome.CANCELLED}, False, True),
+        ({"t1": Outcome.OK, "t2": Outcome.CRASHED}, False, False),
+        ({"t1": Outcome.OK}, True, False),
+    ],
+)
+def test_a_sweep_that_has_not_ended_says_what_goes_on_with_it(
+    monkeypatch: pytest.MonkeyPatch, ended: dict[str, Outcome], held: bool, said: bool
+) -> None:
+    store, page = saved(make_plan([make_trial(1), make_trial(2)]), **ended), Page()
+    without_step(monkeypatch, store)
+    with store.lease() if held else nullcontext():
+        show_sweeps.print_sweep(page, store)
+    assert [line for line in page.lines if "sweep resume" in line[0]] == [[f"go on with it: sweep resume {SWEEP_ID}"]] * said
+
+
+def without_step(monkeypatch: pytest.MonkeyPatch, store: SweepStore) -> None:
+    """The sweep's comparison says nothing of what is next."""
+    shown = show_sweeps.shown_of(store)
+    assert shown.comparison is not None
+    comparison = shown.comparison.model_copy(update={"headline": [], "step": ""})
+    monkeypatch.setattr(show_sweeps, "shown_of", lambda store: shown.model_copy(update={"comparison": comparison}))
+
+
+def test_what_the_comparison_says_to_do_next_is_not_said_twice() -> None:
+    store, page = saved(make_plan([make_trial(1), make_trial(2)]), t1=Outcome.OK), Page()
+    show_sweeps.print_sweep(page, store)
+    assert [line for line in page.lines if "sweep resume" in line[0]] == [[f"To run the rest: sweep resume {SWEEP_ID}"]]
+
+
+def test_a_night_goes_on_by_a_command_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, page = saved(make_plan([make_trial(1)], suite=make_suite("nightly-n"))), Page()
+    without_step(monkeypatch, store)
+    show_sweeps.print_sweep(page, store)
+    assert not any("go on with it" in line[0] for line in page.lines)
 
 
 def test_no_sweep_is_said_with_what_makes_one() -> None:
