@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tasks.sweep.store import Superseded
+from cluster.journal.errors import JournalError
+from cluster.journal.journal import JournalFollower
+from cluster.trial_layout import JOURNAL
+from tasks.sweep.store import Superseded, SweepStore
 from tasks.tracking.runs import SweepRuns
+from tasks.tracking.values import log_tags, milliseconds
+from tasks.tracking.views import DISCARDED
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -15,11 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Settlement:
-    """What to do with a run. `status` None: it keeps its status."""
+    """What to do with a run. `status` None: it keeps its status. `discarded`: a later attempt took its place."""
 
     reason: str
     status: str | None
     delete: bool = False
+    discarded: bool = False
 
 
 def settle(runs: SweepRuns, keys: Collection[str], reason: str) -> None:
@@ -32,10 +39,36 @@ def settle(runs: SweepRuns, keys: Collection[str], reason: str) -> None:
         if settlement is None:
             continue
         runs.client.set_tag(run.info.run_id, "reason", settlement.reason)
-        if settlement.status:
+        if settlement.discarded:
+            _discard(runs, run, settlement)
+        elif settlement.status:
             runs.client.set_terminated(run.info.run_id, settlement.status)
         if settlement.delete:
             runs.client.delete_run(run.info.run_id)
+
+
+def _discard(runs: SweepRuns, run: Run, settlement: Settlement) -> None:
+    """End the run of an attempt that another took the place of when the attempt ended: a duration up to now is none of its own."""
+    key, number = _identity(run)
+    tags = {"trial.outcome": "discarded", DISCARDED: "true"}
+    if number == 1:  # later attempts have it in their names
+        tags["mlflow.runName"] = f"{run.info.run_name.removesuffix(' · attempt 1')} · attempt 1"
+    log_tags(runs.client, run.info.run_id, tags)
+    seconds = _last_record(SweepStore(runs.plan.sweep_id).trial_dir(key) / JOURNAL, number)
+    ended = run.info.start_time if seconds is None else max(run.info.start_time, milliseconds(seconds))
+    runs.client.set_terminated(run.info.run_id, settlement.status, end_time=ended)
+
+
+def _last_record(path: Path, attempt: int) -> float | None:
+    """When the attempt wrote its last record (Unix time, s); None where its journal is gone or damaged."""
+    last, now = None, 0
+    try:
+        for record in JournalFollower(path).poll():
+            now = record["attempt"] if record["kind"] == "attempt" else now
+            last = float(record["t"]) if now == attempt else last
+    except JournalError:
+        return None
+    return last
 
 
 def latest_attempts(attempts: Iterable[Run]) -> dict[str, int]:
@@ -56,7 +89,7 @@ def settlement_of(run: Run, latest: Mapping[str, int], superseded: Mapping[str, 
     if not running:
         return None
     if number < latest[key]:
-        return Settlement(f"attempt {number} was followed by {latest[key]}", "FAILED")
+        return Settlement(f"attempt {number} was followed by {latest[key]}", "FAILED", discarded=True)
     return Settlement(reason, "KILLED")
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from experiments.metrics import metric_of
 from tasks.sweep.store import Plan
 
+DISCARDED = "trial.discarded"  # tag of the run of an attempt that a later one took the place of; no other has it
 _FIRST, _REST = "first", "rest"  # sections of charts
 _LINES = {"loss": False, "step_time_s": True}  # metrics by step, and whether outliers are left out of the axis
 _COLUMNS = ("final_loss", "throughput", "step_time_median_s")  # of the table beside a trial's axes; MLflow sorts them by name
@@ -35,8 +36,8 @@ def view(plan: Plan, query: str) -> str:
     columns = dict.fromkeys((*_COLUMNS, main.name))
     mixed = len({trial.emulated for trial in plan.trials}) > 1
     state: dict[str, Any] = {
-        # results of emulated devices are not compared with measurements
-        "searchFilter": query + (" and tags.`emulated` = 'false'" if mixed else ""),
+        # an attempt that another followed is no trial; results of emulated devices are not compared with measurements
+        "searchFilter": f"{query} and tags.`{DISCARDED}` IS NULL" + (" and tags.`emulated` = 'false'" if mixed else ""),
         "orderByKey": f"metrics.`{main.name}`",  # the best first; sorted by time, the trials would be folded into the sweep's row
         "orderByAsc": main.lower_is_better,
         "selectedColumns": [

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from cluster.journal.errors import JournalError
+from cluster.journal.journal import encode
 from experiments.config.errors import DamagedFile
 from experiments.config.paths import runs_root
 from experiments.trial import Outcome, Trial, TrialResult
@@ -197,6 +198,35 @@ def test_runs_that_nobody_works_on_are_ended(client: Client) -> None:
         (gone.key, 1): ("KILLED", f"superseded by {trial.key}: code changed (a -> b)"),
     }
     assert client.deleted == [made[gone.key, 1]]
+
+
+@pytest.mark.parametrize(("journal", "ended_s"), [("whole", 8.5), ("gone", 0.0), ("damaged", 0.0)])
+def test_a_discarded_attempt_ends_with_its_last_record_and_says_what_it_is(client: Client, journal: str, ended_s: float) -> None:
+    """Its run ended with the sweep, and looked like a trial that had failed."""
+    trial, begin = make_trial(1), 1_700_000_000.0
+    runs = SweepRuns(client, plan := make_plan([trial]))  # type: ignore[arg-type]
+    path = saved(plan).trial_dir(trial.key) / "journal.jsonl"
+    if journal != "gone":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines, crc = [], 0
+        for attempt in (1, 2):
+            for record in ({"kind": "attempt", "t": begin, "attempt": attempt}, {"kind": "note", "t": begin + 8.5 * attempt}):
+                line, crc = encode(record, crc)
+                lines.append(line)
+        path.write_bytes(b"".join(lines))
+    if journal == "damaged":
+        path.write_bytes(path.read_bytes().replace(b'"note"', b'"nope"'))
+    first, second = (runs.trial_run(trial, attempt, begin) for attempt in (1, 2))
+    client.set_terminated(second, "FINISHED")
+    run = client.runs[first]
+    for _ in range(2):  # a settling that MLflow's outage cut short is repeated
+        run.info.status = "RUNNING"
+        settle(runs, {trial.key}, "its flow died")
+        run.info.run_name = run.data.tags["mlflow.runName"]  # as MLflow does
+    assert (run.info.status, run.info.end_time) == ("FAILED", 1_700_000_000_000 + round(1000 * ended_s))
+    said = {"trial.outcome": "discarded", "trial.discarded": "true", "mlflow.runName": f"{trial.name} · attempt 1"}
+    assert said.items() <= run.data.tags.items() and run.data.tags["reason"] == "attempt 1 was followed by 2"
+    assert "trial.discarded" not in client.runs[second].data.tags
 
 
 def test_a_key_that_was_superseded_and_is_wanted_again_is_kept(client: Client) -> None:

@@ -24,7 +24,7 @@ def run(key: str = "a", attempt: int = 1, status: str = "RUNNING", **fields: Any
 @pytest.mark.parametrize(
     ("of", "settlement"),
     [
-        (run("a", 1), Settlement("attempt 1 was followed by 10", "FAILED")),
+        (run("a", 1), Settlement("attempt 1 was followed by 10", "FAILED", discarded=True)),
         (run("a", 10), Settlement("its flow died", "KILLED")),
         (run("a", 1, "FINISHED"), None),
         (run("a", 10, "FAILED"), None),

@@ -43,3 +43,7 @@ def test_the_metric_of_the_report_is_among_them() -> None:
     ]
     assert (view["orderByKey"], view["orderByAsc"]) == ("metrics.`latency_p99_s`", True)
     assert len(view_of()["selectedColumns"]) == 6, "throughput once"
+
+
+def test_attempts_that_others_took_the_place_of_are_left_out() -> None:
+    assert view_of()["searchFilter"] == "tags.`x` = 'y' and tags.`trial.discarded` IS NULL"
