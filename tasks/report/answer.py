@@ -120,6 +120,7 @@ class _Asked:
     minimum: float | None = None
     in_rounds: bool = False  # the sweep goes on in rounds by itself, and what it says of them stands elsewhere
     lost: Sequence[Cell] = ()  # cells of the group that have no value
+    told: Sequence[Cell] = ()  # those that the answer counts: of groups without an answer too, where it is the only one
 
 
 def find_answers(
@@ -132,27 +133,27 @@ def find_answers(
     asked = _Asked(outlook or Outlook(), minimum, in_rounds)
     with_value = [cell for cell in cells if cell.estimate and cell.metric.direction is not Direction.NEITHER]
     lost = [cell for cell in cells if not cell.estimate]
+    groups = {work: group for work, group in groups_to_rank(with_value).items() if not all(cell.struck for cell in group)}
     answers = []
-    for work, group in groups_to_rank(with_value).items():
+    for work, group in groups.items():
         alike = [cell for cell in lost if cell.work == group[0].work and cell.devices == group[0].devices]
-        answers.append(_answer(group, work, replace(asked, lost=alike)))
-    return [answer for answer in answers if answer is not None]
+        answers.append(_answer(group, work, replace(asked, lost=alike, told=alike if len(groups) > 1 else lost)))
+    return answers
 
 
-def _answer(cells: Sequence[Cell], work: str, asked: _Asked) -> Answer | None:
+def _answer(cells: Sequence[Cell], work: str, asked: _Asked) -> Answer:
+    """The answer of cells with a value, of which one at least is not struck."""
     standing = sorted((cell for cell in cells if not cell.struck), key=_goodness, reverse=True)
-    if not standing:
-        return None
     best, others = standing[0], standing[1:]
     if not others:
-        certainty = ["There is nothing to compare it with.", *_struck(cells, best), *_lost(asked.lost)]
+        certainty = ["There is nothing to compare it with.", *_struck(cells, best), *_lost(asked.told)]
         return Answer(_alone(best), best, 1, certainty=certainty, work=work)
     if headline := _too_early(standing):
-        certainty = [_measured(best), *_struck(cells, best), *_lost(asked.lost)]
+        certainty = [_measured(best), *_struck(cells, best), *_lost(asked.told)]
         step = _more(standing, standing, asked)
         return Answer(headline, best, len(standing), certainty=certainty, next_step=step, work=work, level=others, early=True)
     best, found = _duels(standing, asked.minimum)
-    struck = [*_struck(cells, best), *_lost(asked.lost)]
+    struck = [*_struck(cells, best), *_lost(asked.told)]
     if not all(duel.won for duel in found):
         return _no_clear_winner(best, found, struck, asked, work)
     if not all(best.may_lead(duel.other) for duel in found):

@@ -130,6 +130,20 @@ def test_a_winner_tells_of_cells_that_have_no_value() -> None:
     assert more.certainty[1] == "2 cells have no value: 2 do not fit."
 
 
+def test_the_only_answer_counts_the_cells_of_groups_without_a_value_too() -> None:
+    """Seven cells of two models: one has a value. Where both models have one, no answer tells of the other's."""
+    tiny, mini = ([workers(count, model=model) for count in range(size)] for model, size in (("tiny", 5), ("mini", 2)))
+    to_do = [row(axes, None, outcome=None) for axes in (*tiny[1:], *mini)]
+    suite = {**settings(rows=("model",)), "same_work": ["model"]}
+    found = answer([row(tiny[0], 100.0), *to_do], suite)
+    assert found.certainty == ["There is nothing to compare it with.", "6 cells have no value: 6 to do."]
+    both = find_answers(made([row(tiny[0], 100.0), row(mini[0], 50.0), *to_do[:4], to_do[5]], suite))
+    assert [one.certainty[1] for one in both] == ["4 cells have no value: 4 to do.", "1 cell has no value: 1 to do."]
+    winner = answer([*repeats(tiny[0], 100.0), *repeats(tiny[1], 150.0), to_do[4]], suite)
+    assert winner.headline.endswith(" is fastest"), "the other model's cell cannot beat it"
+    assert winner.certainty[0].startswith("It beats every other cell;") and winner.certainty[1] == "1 cell has no value: 1 to do."
+
+
 def test_a_cell_without_the_metric_is_not_said_to_be_ok() -> None:
     found = answer([*repeats(workers(0), 100.0), *repeats(workers(1), 150.0), row(workers(2), None)])
     assert found.certainty[1] == "1 cell has no value: 1 without the metric."
