@@ -29,6 +29,7 @@ from tasks.report.costs_beside import OF_COSTS, costs_beside
 from tasks.report.html import render_page
 from tasks.report.markdown import render_text
 from tasks.report.section import Section, table_section
+from tasks.report.sections.device_state import disturbance_cautions
 from tasks.report.text_format import OUTCOMES, change, change_interval, difference, listed, percent, plural, quantity, size_of, spread
 
 _SHOWN = 4  # parameters that keep two sweeps apart
@@ -137,11 +138,18 @@ class Comparison:
 
     @property
     def remarks(self) -> list[str]:
-        """What limits the verdicts: different times, damaged trials, pools left out, what the intervals rest on, cells of one side.
+        """What limits the verdicts: disturbed trials, different times, damaged trials, pools left out, what the intervals rest on, cells
+        of one side.
 
         Without a common cell why there is none, and what would have one.
         """
-        lines = [f"Measured at different times; confirm with repeats in turns: {self.confirm}."] if self.pairs else list(self.apart)
+        sides = {"A": [pair.a for pair in self.pairs], "B": [pair.b for pair in self.pairs]}
+        lines = [
+            f"{side}: {line[0].lower()}{line[1:]}"
+            for side, cells in sides.items()
+            for line in disturbance_cautions([cell for cell in cells if cell.estimate])
+        ]
+        lines += [f"Measured at different times; confirm with repeats in turns: {self.confirm}."] if self.pairs else self.apart
         if self.damage:
             lines.append(
                 f"{plural(len(self.damage), 'trial')} left out of every figure, since files are damaged ({'; '.join(self.damage)})."

@@ -15,7 +15,8 @@ from tasks.analysis.spread_history import KnownSpreads
 from tasks.analysis.spread_store import write_spread
 from tasks.report.compare_sweeps import CompareError, Comparison, compare, in_turns, render_markdown, write_comparison
 from tests.tasks.cell_support import made, row, workers
-from tests.tasks.fake_sweep import Fake, make_sweep
+from tests.tasks.fake_sweep import Fake, make_sweep, trial_dirs
+from tests.tasks.report.publish_support import edit
 from tests.tasks.spread_support import DEVICE, WORKLOAD, write_history
 
 A, B = "made-up-20260101-000000-0000", "made-up-20260102-000000-0000"
@@ -192,6 +193,26 @@ def test_other_hosts_of_the_kind_need_the_spread_between_hosts(tmp_path: Path) -
     assert found.pairs[0].ratio is not None
     half = math.log(found.pairs[0].ratio.high / found.pairs[0].ratio.value)
     assert 1.96 * math.sqrt(2) * 0.03 < half < 2.5 * 1.96 * math.sqrt(2) * 0.03, "wider: how alike cells are there is not known well"
+
+
+def test_trials_that_other_work_disturbed_are_told_first_with_their_side(tmp_path: Path) -> None:
+    """Of A every trial of one cell, of B one trial of the other: nothing is claimed of the first."""
+    write_history(tmp_path, trial_sd=1e-6, sweep_sd=1e-6)
+    two = [one(), Fake({**MP0, "dataloader_workers": 1}, repeats=3, between=0.0, noise=1e-5)]
+    folders = [make_sweep(tmp_path, two, sweep_id=sweep_id) for sweep_id in (A, B)]
+    for folder, trials in zip(folders, (slice(0, 6, 2), slice(1, 2)), strict=True):
+        for trial in trial_dirs(folder)[trials]:
+            edit(trial / "result.json", disturbed="another process")
+    found = compare(*folders)
+    assert found.remarks == [
+        "A: other work disturbed every trial of 1 cell (MP-0): nothing is claimed from them. cpu · fp32 · MP-0: another process.",
+        "B: other work disturbed 1 trial (MP-1 · #1): it is left out of the figures.",
+        TIMES,
+        SMALL,
+    ]
+    assert found.pairs[0].word == "undecided: disturbed by other work"
+    for page in write_comparison(found, tmp_path / "out"):
+        assert page.read_text().count("other work disturbed") == 2
 
 
 def test_a_sweep_is_not_compared_with_itself(tmp_path: Path) -> None:
