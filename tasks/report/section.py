@@ -51,7 +51,8 @@ class Figures:
 class RankedCell:
     """A cell in its place among those that do the same work. `bar`: where its interval begins, its value lies and its interval ends, in
     percent of the bar's width; begin and end are None where no interval is known. `base`: the same of its baseline's value. `hover`: all
-    that is known of its value, in one line."""
+    that is known of its value, in one line. `beyond`: whether its interval goes on beyond the left and the right end of the bars;
+    `beyond_top`: the same of the part that the first cells lie in, of these alone."""
 
     place: int
     cell: Cell
@@ -63,6 +64,8 @@ class RankedCell:
     bar: tuple[float | None, float, float | None]
     base: float | None
     hover: str
+    beyond: tuple[bool, bool]
+    beyond_top: tuple[bool, bool]
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,9 @@ TOP = 10  # shown at once; the page folds the rest, Markdown leaves it to the ta
 MOST = 500  # of one group: more make a page that no one reads
 _ROOM = 0.03  # of the bars' width, beyond both ends
 _MOST_OF_IT = 70.0  # percent of the bars: where the first cells take as much, they need no closer look
-TEXT = (
-    "Bars are 95 % intervals, the dot is the value, the dashed line its baseline. The order is that of the values: only a verdict says "
-    "that a cell is faster."
-)
+TEXT = "The order is that of the values: only a verdict says that a cell is faster."
+BARS = "Bars are 95 % intervals, the dot is the value, the dashed line its baseline."  # the page alone has bars
+CUT = "An arrow at an end of a bar: the interval goes on beyond the axis."
 
 
 def section(source: ReportSource) -> Section | None:
@@ -31,7 +30,9 @@ def section(source: ReportSource) -> Section | None:
         return None  # twins, and sides: nothing to rank
     rankings = [ranking_of(group, work) for work, group in groups_to_rank(cells).items() if len(group) > 1]
     title = "Cells from the best down"
-    return Section(NAME, title, rankings, TEXT) if rankings else None
+    cut = any(any((*one.beyond, *one.beyond_top)) for ranking in rankings for one in ranking.cells)
+    page_text = " ".join([BARS, *([CUT] if cut else []), TEXT])
+    return Section(NAME, title, rankings, TEXT, page_text) if rankings else None
 
 
 def ranking_of(cells: Sequence[Cell], work: str = "") -> Ranking:
@@ -40,7 +41,7 @@ def ranking_of(cells: Sequence[Cell], work: str = "") -> Ranking:
     ordered.sort(key=lambda cell: cell.struck)  # never before what may win
     shown = ordered[:MOST]
     low, high = _ends(shown)
-    first_low, first_high = _ends(shown[:TOP])
+    first_low, first_high = first_ends = _ends(shown[:TOP])
 
     def at(value: float) -> float:
         return round(100 * min(1.0, max(0.0, (value - low) / (high - low))), 2)
@@ -57,6 +58,8 @@ def ranking_of(cells: Sequence[Cell], work: str = "") -> Ranking:
             _bar(cell, at),
             at(_value(cell.baseline)) if cell.baseline is not None and cell.baseline.estimate is not None else None,
             _hover(cell),
+            _beyond(cell, (low, high)),
+            _beyond(cell, first_ends) if place <= TOP else (False, False),
         )
         for place, cell in enumerate(shown, 1)
     ]
@@ -91,6 +94,13 @@ def _bar(cell: Cell, at: Callable[[float], float]) -> tuple[float | None, float,
     if not math.isfinite(estimate.se):
         return None, at(estimate.value), None
     return at(estimate.low), at(estimate.value), at(estimate.high)
+
+
+def _beyond(cell: Cell, ends: tuple[float, float]) -> tuple[bool, bool]:
+    """Whether the cell's interval goes on beyond each of these ends."""
+    estimate = cell.estimate
+    assert estimate is not None
+    return (estimate.low < ends[0], estimate.high > ends[1]) if math.isfinite(estimate.se) else (False, False)
 
 
 def _change(cell: Cell) -> str:

@@ -17,6 +17,7 @@ function fits(element, wanted) {
 // While only the first cells are shown, their bars take the whole width.
 function zoom(table, close) {
   if (!table.dataset.view) return;
+  table.classList.toggle("zoomed", close);
   table.querySelectorAll("td.bars svg").forEach((bar) => bar.setAttribute("viewBox", close ? table.dataset.view : "0 0 100 10"));
   table.querySelectorAll("th.bars span").forEach((end) => {
     end.dataset.all ??= end.textContent;

@@ -12,10 +12,11 @@ import pytest
 from experiments.stats.loss_parity import Parity, ParityStatus
 from experiments.trial import Outcome
 from tasks.report.html import render_html
+from tasks.report.markdown import render_markdown
 from tasks.report.model import Report
 from tasks.report.section import Ranking
-from tasks.report.sections.ranking import ranking_of
-from tests.tasks.cell_support import in_threes, repeats, report_of, row, settings, workers
+from tasks.report.sections.ranking import BARS, CUT, TEXT, TOP, ranking_of
+from tests.tasks.cell_support import OTHER, in_threes, repeats, report_of, row, settings, workers
 from tests.tasks.report.page_support import Page, many_cells
 
 LARGEST = 300_000  # bytes, of a page of 50 cells
@@ -142,3 +143,31 @@ def test_bars_span_the_values_and_their_intervals() -> None:
     )
     assert ranking.top is None, "all are shown at once"
     assert [end.split()[1] for end in ranking.ends] == ["samples/s", "samples/s"]
+
+
+def test_a_bar_that_the_axis_cuts_ends_in_an_arrow_and_the_legend_says_so() -> None:
+    """MP-0's interval is many times wider than the values lie apart, MP-1's ends within the axis."""
+    wide = report_of([*repeats(workers(0), 100.0, (-2.0, 2.0)), *repeats(workers(1), 110.0)])
+    cut, whole = wide.section("ranking").block(Ranking).cells[::-1]
+    assert (cut.cell.short, cut.beyond, cut.bar[0], cut.bar[2]) == ("MP-0", (True, True), 0.0, 100.0)
+    assert whole.beyond == (False, False)
+    html = render_html(wide)
+    assert html.count('<path class="cut whole" d="M2.0 1L0 5L2.0 9M98.0 1L100 5L98.0 9"/>') == 1 and 'class="cut near"' not in html
+    assert f"{BARS} {CUT} {TEXT}" in html
+    narrow = render_html(report_of([*repeats(workers(0), 100.0), *repeats(workers(1), 110.0)]))
+    assert 'class="cut' not in narrow and f"{BARS} {TEXT}" in narrow
+
+
+def test_where_the_first_cells_are_seen_closer_their_bars_have_arrows_at_those_ends() -> None:
+    first = [one for count in range(TOP) for one in repeats(workers(count), 100.0 + count / 10, (-0.2, 0.2) if count == 0 else OTHER)]
+    report = report_of([*first, *repeats(workers(TOP), 1.0, OTHER)])
+    ranking = report.section("ranking").block(Ranking)
+    near = next(one for one in ranking.cells if one.cell.short == "MP-0")
+    assert ranking.top is not None and near.beyond_top == (True, True)
+    assert ranking.cells[-1].beyond_top == (False, False), "it is not among the first"
+    assert f"L{ranking.top[0]} 5L" in render_html(report)
+
+
+def test_markdown_says_nothing_of_bars_since_it_has_none() -> None:
+    text = render_markdown(report_of([*repeats(workers(0), 100.0), *repeats(workers(1), 110.0)]))
+    assert BARS not in text and TEXT in text
