@@ -11,7 +11,7 @@ from tasks.analysis.results import Sweep, load_sweep
 from tasks.report.ab_answer import ab_headline, ab_word, ratio_text, value_text
 from tasks.report.comparison_table import TextTable
 from tasks.report.given_command import given_command
-from tasks.report.markdown import code, md, table_markdown
+from tasks.report.markdown import code, md, prose, table_markdown
 from tasks.report.marks import rounds_of_ratio
 from tasks.report.model import report_of, report_source
 from tasks.report.section import ReportSource
@@ -48,7 +48,7 @@ def pull_request_comment(sweep_dir: Path) -> str:
             "",
             "<details><summary>Read with care</summary>",
             "",
-            *(f"- {md(caution)}" for caution in report.cautions),
+            *(f"- {prose(caution)}" for caution in report.cautions),
             "",
             "</details>",
         ]
