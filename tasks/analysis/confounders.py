@@ -83,4 +83,12 @@ def _hidden(cells: Sequence[Cell], axes: set[str]) -> set[str]:
         hidden |= {"python", *(name for cell in cells for row in cell.measured for name in row.packages)}
     if "commit" in axes or commits:
         hidden |= _OF_THE_COMMIT
+    elif _one_code(cells):
+        hidden.add("git_checked")  # by whom the commit is told is no difference of what ran
     return hidden
+
+
+def _one_code(cells: Sequence[Cell]) -> bool:
+    """Whether all trials tell one commit and one tree."""
+    told = {(row.environment.get("git_commit"), row.environment.get("tree")) for cell in cells for row in cell.measured}
+    return len(told) == 1 and None not in next(iter(told))

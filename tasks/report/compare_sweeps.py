@@ -110,7 +110,7 @@ class Comparison:
         """Each difference that is not an axis, with its values in A and in B."""
         rows: dict[tuple[str, str, str], list[str]] = {}
         for pair in self.pairs:
-            for name, groups in confounders([pair.a, pair.b]):
+            for name, groups in _differences(pair.a, pair.b):
                 in_a, in_b = ("; ".join(value for value, members in groups if side in members) for side in (pair.a, pair.b))
                 rows.setdefault((name, in_a, in_b), []).append(pair.a.name)
         return TextTable(["differs", "A", "B", "cells"], [[*key, listed(names, 4)] for key, names in rows.items()])
@@ -236,7 +236,7 @@ def _decide(cells: Sequence[tuple[Cell, Cell]], minimum: float, known: KnownSpre
     pairs = []
     for a, b in cells:
         comparison = found.get(id(b))
-        differs = [name for name, *_ in confounders([a, b], between=True)]
+        differs = [name for name, *_ in _differences(a, b, between=True)]
         if comparison is None:
             pairs.append(Pair(a, b, None, None, differs))
         elif b.metric.direction is Direction.NEITHER:
@@ -244,6 +244,12 @@ def _decide(cells: Sequence[tuple[Cell, Cell]], minimum: float, known: KnownSpre
         else:
             pairs.append(Pair(a, b, comparison.ratio, comparison.verdict, differs, comparison.why_undecided))
     return pairs
+
+
+def _differences(a: Cell, b: Cell, *, between: bool = False) -> list[tuple[str, list[tuple[str, list[Cell]]]]]:
+    """The confounders of a pair, after its pools where these differ: an axis of both sweeps, and not one that the pair is compared by."""
+    pools = [("pool", [(cell.trial.pool, [cell]) for cell in (a, b)])] if a.trial.pool != b.trial.pool else []
+    return [*pools, *(one for one in confounders([a, b], between=between) if one[0] != "pool")]
 
 
 def _known_lines(known: KnownSpreads) -> list[str]:

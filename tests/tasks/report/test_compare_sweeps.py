@@ -79,6 +79,8 @@ def test_two_pools_are_compared_if_no_cell_shares_one(tmp_path: Path) -> None:
     assert found.across_pools
     assert found.counts == {"same": 4, "faster": 2}
     assert "on everything but the pool" in found.remarks[1]
+    assert [row[:3] for row in found.confounders.rows] == [["pool", "cpu", "gpu"]]
+    assert all(pair.differs == ["pool"] for pair in found.pairs)
 
 
 def test_a_faster_cell_whose_loss_left_its_band_is_not_claimed(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from experiments.trial import Outcome
-from tests.tasks.cell_support import report_of, row, workers
+from tests.tasks.cell_support import made, report_of, row, workers
 
 
 def test_confounders_are_of_the_cells_that_measured() -> None:
@@ -55,3 +57,17 @@ def test_what_is_done_after_the_window_is_no_difference() -> None:
     later = {"profile_steps": 4, "profile_repeats": 1, "communication_steps": 0}
     rows = [row(workers(0)), row(workers(1), parameters={**later, "prefetch_factor": 4})]
     assert [line[0] for line in report_of(rows).section("confounders").table.rows] == ["prefetch_factor", "prefetch_factor"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({"git_commit": "c", "tree": "t"}, []),
+        ({"git_commit": "d", "tree": "t"}, ["git_commit", "git_checked"]),
+        ({"git_commit": "c", "tree": "u"}, ["tree", "git_checked"]),
+        ({"git_commit": "c"}, ["tree", "git_checked"]),
+    ],
+)
+def test_who_told_the_commit_is_no_confounder_of_one_code(facts: dict[str, str], expected: list[str]) -> None:
+    told = [{"git_commit": "c", "tree": "t", "git_checked": True}, {**facts, "git_checked": False}]
+    assert made([row(workers(place), environment=one) for place, one in enumerate(told)])[1].differs == expected
