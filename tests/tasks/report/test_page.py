@@ -5,16 +5,18 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from experiments.stats.loss_parity import Parity, ParityStatus
 from experiments.trial import Outcome
+from tasks.report.comparison_table import TextTable
 from tasks.report.html import render_html
 from tasks.report.markdown import render_markdown
 from tasks.report.model import Report
-from tasks.report.section import Ranking
+from tasks.report.section import Ranking, Section
 from tasks.report.sections.ranking import BARS, CUT, TEXT, TOP, ranking_of
 from tests.tasks.cell_support import OTHER, in_threes, repeats, report_of, row, settings, workers
 from tests.tasks.report.page_support import Page, many_cells
@@ -171,3 +173,12 @@ def test_where_the_first_cells_are_seen_closer_their_bars_have_arrows_at_those_e
 def test_markdown_says_nothing_of_bars_since_it_has_none() -> None:
     text = render_markdown(report_of([*repeats(workers(0), 100.0), *repeats(workers(1), 110.0)]))
     assert BARS not in text and TEXT in text
+
+
+def test_a_long_name_in_a_tables_first_column_has_room_and_breaks_at_no_hyphen() -> None:
+    rows = [["bf16 · compile layer · MP-0", "1"], ["a" * 24, "2"], ["a" * 25, "3"]]
+    section = Section("made_up", "Made up", [TextTable(["cell", "share"], rows, numeric=True)])
+    html = render_html(replace(report_of(repeats(workers(0), 100.0)), sections=[section]))
+    assert '<th scope="row" class="long">bf16 · compile layer · <span class="nb">MP-0</span></th>' in html
+    assert f'<th scope="row">{"a" * 24}</th>' in html and f'<th scope="row" class="long">{"a" * 25}</th>' in html
+    assert ".long { min-width: 220px; }" in html and ".nb { white-space: nowrap; }" in html
