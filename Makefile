@@ -30,7 +30,7 @@ sweep: $(STAMP) ## run suite bridgetower, profile smoke, on this machine's CPU
 	$(BIN)/sweep run bridgetower --profile smoke
 
 test: $(STAMP) ## all tests, 11 to 15 minutes on two cores
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 3 --dist loadgroup  # one more than cores: many wait for servers
 
 test-fast: $(STAMP) ## the tests that start no server
 	$(BIN)/python -m pytest -m "not integration and not fault"
