@@ -131,8 +131,12 @@ def test_a_ctrl_c_while_trials_are_stopped_kills_them(stops: SimpleNamespace, mo
     monkeypatch.setattr(processes, "end_all", lambda key: killed.append(key) or 1)
     monkeypatch.setattr(stopping, "stop_trials", lambda session, reason: os.kill(os.getpid(), signal.SIGINT))
     trial = make_trial(1)
-    with heeded(lambda: [trial], "sweep resume x"):
-        until_stopped(stops.session, lambda: 1 // 0)  # type: ignore[arg-type, return-value]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has commands in its background ignore it
+    try:
+        with heeded(lambda: [trial], "sweep resume x"):
+            until_stopped(stops.session, lambda: 1 // 0)  # type: ignore[arg-type, return-value]
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert killed == [trial.key, "status 1"]
 
 

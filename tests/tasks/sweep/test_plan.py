@@ -29,6 +29,7 @@ class Parameters(synthetic.Parameters):
     dataset: str | None = None
     @classmethod
     def lacking(cls): return {}
+build = synthetic.build
 '''
 SUITE = """
 suite: own
