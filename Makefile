@@ -29,7 +29,7 @@ setup: $(STAMP) ## make .venv from requirements.lock (the other targets do it by
 sweep: $(STAMP) ## run suite bridgetower, profile smoke, on this machine's CPU
 	$(BIN)/sweep run bridgetower --profile smoke
 
-test: $(STAMP) ## all tests, 11 to 15 minutes on two cores
+test: $(STAMP) ## all tests, 14 to 24 minutes on two cores, by how fast these are
 	$(BIN)/python -m pytest -n 3 --dist loadgroup  # one more than cores: many wait for servers
 
 test-fast: $(STAMP) ## the tests that start no server
