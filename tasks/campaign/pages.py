@@ -105,10 +105,15 @@ def _not_measured(spec: CampaignSweep) -> Lack:
     return Lack(called=spec.called, suite=spec.suite, profile=spec.profile, what=f"not measured{YET}")
 
 
+def _environments(store: SweepStore) -> list[Mapping[str, Any]]:
+    """Those of the sweep's trials that tell their device."""
+    results = [readable_result(store, trial.key) for trial in store.load_plan().trials]
+    return [result.environment for result in results if result and result.environment.get("device_name")]
+
+
 def _cards(store: SweepStore) -> frozenset[str]:
     """The full names of the devices that a sweep ran on."""
-    results = [readable_result(store, trial.key) for trial in store.load_plan().trials]
-    return frozenset(str(name) for result in results if result and (name := result.environment.get("device_name")))
+    return frozenset(str(environment["device_name"]) for environment in _environments(store))
 
 
 def _published_cards(results: Path) -> frozenset[str]:
@@ -120,9 +125,7 @@ def _published_cards(results: Path) -> frozenset[str]:
 
 def _devices(store: SweepStore) -> str:
     """What a sweep ran on, for a folder's name: that of its device, or of each, if trials ran on several kinds; `unknown` if none is."""
-    results = [readable_result(store, trial.key) for trial in store.load_plan().trials]
-    told = sorted({_short(environment) for result in results if result and (environment := result.environment).get("device_name")})
-    return "-".join(told) or "unknown"
+    return "-".join(sorted({_short(environment) for environment in _environments(store)})) or "unknown"
 
 
 def _short(environment: Mapping[str, Any]) -> str:

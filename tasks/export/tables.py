@@ -3,7 +3,6 @@ and what of its arithmetic was simulated."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from tasks.analysis.cell import Cell
 from tasks.analysis.cell_records import cell_records, judged_cells, simulated
 from tasks.analysis.results import Sweep, table_of, trial_records
 from tasks.analysis.step_tables import all_steps
+from tasks.report.hidden_names import hidden
 
 _HOST = "env.host"  # left out; `env.host_id` stays
 _TOLD = ("reason", "disturbed")  # sentences, which may name a host
@@ -46,16 +46,11 @@ def trial_rows(sweep: Sweep) -> list[dict[str, Scalar]]:
         host = str(record.pop(_HOST, None) or "")
         fields: dict[str, Scalar] = {}
         for name, value in record.items():
-            fields[name] = _without(host, value, record) if host and name in _TOLD and isinstance(value, str) else value
+            fields[name] = hidden(value, {host: _host_id(record)}) if host and name in _TOLD and isinstance(value, str) else value
             if name == "emulated":
                 fields["simulated"] = simulated(row.trial)
         rows.append(fields)
     return rows
-
-
-def _without(host: str, text: str, record: Mapping[str, Scalar]) -> str:
-    """`text` without the host's name where it stands as a word."""
-    return re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", lambda _: _host_id(record), text)
 
 
 def _host_id(record: Mapping[str, Scalar]) -> str:

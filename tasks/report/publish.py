@@ -28,6 +28,7 @@ from tasks.report.certificate_text import certificate_lines, pooled_certificates
 from tasks.report.comparison_table import ComparisonTable
 from tasks.report.given_command import given_command
 from tasks.report.held_text import held_sentence
+from tasks.report.hidden_names import hidden
 from tasks.report.lacks import README, Lack, write_lacks
 from tasks.report.manifest import MANIFEST, check_published, files_below, listed_files, write_manifest
 from tasks.report.markdown import render_text
@@ -228,15 +229,8 @@ def _home() -> Mapping[str, str]:
 
 def _without_home(plan: Plan) -> Plan:
     text = plan.model_dump_json()
-    hidden = _hidden(text, _home())
-    return plan if hidden == text else Plan.model_validate_json(hidden)
-
-
-def _hidden(text: str, names: Mapping[str, str]) -> str:
-    """The text with what stands in the place of each of these names, which are no parts of longer ones."""
-    for name, instead in names.items():
-        text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", instead, text)
-    return text
+    shown = hidden(text, _home())
+    return plan if shown == text else Plan.model_validate_json(shown)
 
 
 def _named_below_runs(trial: Trial) -> Trial:
@@ -265,7 +259,7 @@ def _trial(row: TrialRow, folder: Path, names: Mapping[str, str]) -> tuple[Any, 
 
     environment = {name: value for name, value in row.result.environment.items() if name not in PRIVATE}
     disturbed = re.sub(r", user [^)]*", "", row.disturbed) if row.disturbed else None  # what it was, not whose
-    reason = row.result.reason and _hidden(row.result.reason, names)
+    reason = row.result.reason and hidden(row.result.reason, names)
     update = {"environment": environment, "reason": reason, "detail": None, "disturbed": disturbed}
     told: TrialResult = row.result.model_copy(update=update)
     beside = {
@@ -273,7 +267,7 @@ def _trial(row: TrialRow, folder: Path, names: Mapping[str, str]) -> tuple[Any, 
         "result": told.model_dump(mode="json"),
         CAPPED_BY: list(row.capped_by),
         "environment": {name: value for name, value in meta.get("environment", {}).items() if name not in PRIVATE},
-        "notes": [{**note, "text": _hidden(str(note["text"]), names)} for note in meta.get("notes", ())],
+        "notes": [{**note, "text": hidden(str(note["text"]), names)} for note in meta.get("notes", ())],
     }
     return table.replace_schema_metadata(None), beside
 
