@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -182,33 +183,46 @@ def test_one_that_is_interrupted_while_it_is_started_is_ended_once_it_has_starte
     assert store.states(PLAN)[PLAN.trials[0].key] is Outcome.CANCELLED and is_free()
 
 
+class CtrlC:
+    """One Ctrl-C for the main thread while it waits for another thread inside the function `within`."""
+
+    def __init__(self, within: Callable[..., object]) -> None:
+        self.within, self.main, self.came = within, threading.get_ident(), threading.Event()
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """The handler of SIGINT: of the signals that `press` sends, one interrupts."""
+        if not self.came.is_set() and self._is_inside(frame):
+            self.came.set()
+            raise KeyboardInterrupt
+
+    def press(self) -> None:
+        """Called in another thread. Sends the signal until it has interrupted: one that comes just before a wait begins does not end it."""
+        deadline = time.monotonic() + 60
+        while not self.came.wait(0.001) and time.monotonic() < deadline:
+            frame = sys._current_frames()[self.main]
+            if self._is_inside(frame) and frame.f_code.co_filename == threading.__file__:
+                signal.pthread_kill(self.main, signal.SIGINT)
+
+    def _is_inside(self, frame: FrameType | None) -> bool:
+        while frame is not None and frame.f_code is not self.within.__code__:
+            frame = frame.f_back
+        return frame is not None
+
+
 @pytest.fixture
-def interruptible() -> Iterator[None]:
-    """This process has Python's own handler of SIGINT, also where it was started in the background, which ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
+def ctrl_c() -> Iterator[CtrlC]:
+    """Also where this process was started in the background, which ignores SIGINT."""
+    one = CtrlC(HeadStart.settle)
+    before = signal.signal(signal.SIGINT, one.handle)
+    yield one
     signal.signal(signal.SIGINT, before)
 
 
-def interrupt_once_it_waits(thread: int, within: Callable[..., object]) -> None:
-    """Ctrl-C for the main thread, `thread`, as soon as it waits for another one inside the function `within`."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        frame = innermost = sys._current_frames()[thread]
-        while frame is not None and frame.f_code is not within.__code__:
-            frame = frame.f_back  # type: ignore[assignment]
-        if frame is not None and innermost.f_code.co_filename == threading.__file__:
-            signal.pthread_kill(thread, signal.SIGINT)
-            return
-        time.sleep(0.001)
-
-
-@pytest.mark.usefixtures("interruptible")
-def test_a_flow_interrupted_while_it_waits_for_the_start_still_waits_for_it_at_the_end(launcher: Fake) -> None:
+def test_a_flow_interrupted_while_it_waits_for_the_start_still_waits_for_it_at_the_end(launcher: Fake, ctrl_c: CtrlC) -> None:
     """The template answers late, and what it was asked for comes then: it must be ended, under the slots that it holds."""
     asked, answer = threading.Event(), threading.Event()
-    launcher.on_start = lambda trial, folder: (asked.set(), interrupt_once_it_waits(main, HeadStart.settle), answer.wait(60))
-    main, store = threading.get_ident(), saved(PLAN)
+    launcher.on_start = lambda trial, folder: (asked.set(), ctrl_c.press(), answer.wait(60))
+    store = saved(PLAN)
     with head_start(store, PLAN) as head:
         assert head is not None
         with pytest.raises(KeyboardInterrupt):
