@@ -17,7 +17,8 @@ class Pairs(Strict):
     good: str = Field(description="the last good commit, 40 hex digits")
     good_date: str = Field(description="the night that ran it")
     tonight: str = Field(description="tonight's commit, 40 hex digits")
-    count: int = Field(ge=0, description="pairs of which both trials ended ok, on one host")
+    count: int = Field(ge=0, description="pairs of which both trials ended ok, undisturbed, on one host")
+    disturbed: int = Field(0, ge=0, description="more pairs that do not count, since other work disturbed a trial; 0 in early records")
     verdict: Verdict
     ratio: float | None = None
     low: float | None = None

@@ -46,9 +46,15 @@ class Comparison:
         return measured[0].disturbed if measured and not counted(measured, self.metric) else None
 
 
+def counts(disturbed: str | None, metric: str) -> bool:
+    """Whether a trial's value of a metric counts, by what disturbed the trial. What else runs changes no loss: what depends on the seed
+    always counts."""
+    return METRICS[metric].depends_on_seed or not disturbed
+
+
 def counted(trials: Sequence[Measured], metric: str) -> list[Measured]:
-    """Those without the disturbed ones; all of a metric that depends on the seed, since what else runs changes no loss."""
-    return [trial for trial in trials if METRICS[metric].depends_on_seed or not trial.disturbed]
+    """Those whose metric `counts`."""
+    return [trial for trial in trials if counts(trial.disturbed, metric)]
 
 
 def counted_tonight(trials: Sequence[Measured], metric: str) -> list[Measured]:

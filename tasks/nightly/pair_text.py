@@ -17,7 +17,8 @@ def pair_sentence(item: CellVerdict) -> str | None:
     if item.pairs is None:
         return None
     pairs = item.pairs
-    count = f"{plural(pairs.count, 'pair')} of {pairs.tonight[:12]} against {pairs.good[:12]}"
+    left_out = f", without {pairs.disturbed} that other work disturbed" if pairs.disturbed else ""
+    count = f"{plural(pairs.count, 'pair')} of {pairs.tonight[:12]} against {pairs.good[:12]}{left_out}"
     if pairs.verdict in CHANGED and None not in (pairs.ratio, pairs.low, pairs.high):
         middle, low, high = (change(value, item.metric) for value in (pairs.ratio, pairs.low, pairs.high))
         ends = sorted((abs(low), abs(high)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from cluster.pools.pool import load_pools
 from experiments.regression.decision import word
@@ -13,7 +14,7 @@ from experiments.regression.screen import BETTER, UNSURE, WORSE
 from experiments.regression.settle import Judge, Suspect, settle
 from experiments.stats.verdict import Verdict
 from tasks.nightly.commit_records import Pairs
-from tasks.nightly.comparison import log_metric
+from tasks.nightly.comparison import counts, log_metric
 from tasks.nightly.good_commit import Partners, Refused, partners
 from tasks.nightly.history import History
 from tasks.nightly.pair_text import word_of
@@ -21,10 +22,29 @@ from tasks.nightly.pair_trials import PairMaker, results_of_pairs
 from tasks.nightly.plan import templates
 from tasks.nightly.store import CHANGED, CellVerdict, Where
 from tasks.nightly.verdicts import NightVerdicts
+from tasks.report.text_format import plural
 from tasks.sweep.store import Plan, SweepStore
 
 _SUSPECTS: dict[Suspect, Where] = {Suspect.ENVIRONMENT: "environment", Suspect.NODE: "node"}
-_TRIES = 2  # so many times the last look's pairs are tried at most, where trials fail
+_TRIES = 2  # so many times the last look's pairs are tried at most, where trials fail or are disturbed
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """A cell's pairs by one metric. `ratios`: tonight's commit over the good one, as logarithms, more is better.
+
+    `ended`: pairs of which both trials ended ok on one host. `disturbed`: those of them that do not count, since other work disturbed a
+    trial: left out for their state and never for their value, so that the looks over the others keep their levels.
+    """
+
+    ratios: list[float]
+    ended: int
+    disturbed: int
+
+    @property
+    def counted(self) -> int:
+        """Pairs that count towards the next look."""
+        return self.ended - self.disturbed
 
 
 class Pairing:
@@ -52,44 +72,47 @@ class Pairing:
         chosen = self.choices.get(item.cell)
         if not isinstance(chosen, Partners):
             return None
-        effect, have = self._effect(chosen, item, plan)
+        measured = self._measured(chosen, item.metric, plan)
+        effect = self._effect(measured, item)
         record = Pairs(
             good=str(chosen.good.commit),
             good_date=chosen.night.date,
             tonight=str(chosen.tonight.commit),
-            count=have,
+            count=len(measured.ratios),
+            disturbed=measured.disturbed,
             verdict=Verdict.UNDECIDED,
         )
         if effect is None:
-            return record.model_copy(update={"why": self._why_open(item, None, have)})
+            return record.model_copy(update={"why": self._why_open(item, None, measured)})
         verdict, found = effect
         ratio = found.estimate()
-        why = self._why_open(item, found, have) if verdict is Verdict.UNDECIDED else None
+        why = self._why_open(item, found, measured) if verdict is Verdict.UNDECIDED else None
         told = {"count": found.n, "verdict": verdict, "ratio": ratio.value, "low": ratio.low, "high": ratio.high, "why": why}
         return record.model_copy(update=told)
 
-    def _effect(self, chosen: Partners, item: CellVerdict, plan: Plan) -> tuple[tuple[Verdict, PairedEffect] | None, int]:
-        """The verdict of the pairs at their last look and what it rests on, None with fewer than two; and how many pairs there are."""
-        ratios = self._ratios(chosen, item.metric, plan)
-        if len(ratios) < 2:
-            return None, len(ratios)
+    def _effect(self, measured: _Measured, item: CellVerdict) -> tuple[Verdict, PairedEffect] | None:
+        """The verdict of the pairs at their last look and what it rests on; None with fewer than two."""
+        if len(measured.ratios) < 2:
+            return None
         usual = item.within or math.nan
-        code, found = judge_pairs(ratios, usual, item.minimum, looks=self.definition.pairs, alpha=self.definition.alpha)
-        return (word(int(code)), found), len(ratios)
+        code, found = judge_pairs(measured.ratios, usual, item.minimum, looks=self.definition.pairs, alpha=self.definition.alpha)
+        return word(int(code)), found
 
-    def _ratios(self, chosen: Partners, metric: str, plan: Plan) -> list[float]:
-        """The metric's log ratios of tonight's commit to the good one, pair by pair; more is better."""
+    def _measured(self, chosen: Partners, metric: str, plan: Plan) -> _Measured:
         results = results_of_pairs(self.sweep, plan, chosen.good, chosen.tonight)
-        ratios = [log_metric(now.summary.get(metric), metric) - log_metric(good.summary.get(metric), metric) for good, now in results]
-        return [ratio for ratio in ratios if math.isfinite(ratio)]
+        kept = [(good, now) for good, now in results if counts(good.disturbed, metric) and counts(now.disturbed, metric)]
+        ratios = [log_metric(now.summary.get(metric), metric) - log_metric(good.summary.get(metric), metric) for good, now in kept]
+        return _Measured([ratio for ratio in ratios if math.isfinite(ratio)], len(results), len(results) - len(kept))
 
-    def _why_open(self, item: CellVerdict, found: PairedEffect | None, have: int) -> str:
+    def _why_open(self, item: CellVerdict, found: PairedEffect | None, measured: _Measured) -> str:
+        disturbed = "" if measured.ratios or not measured.disturbed else f"other work disturbed {plural(measured.disturbed, 'pair')}"
         if item.cell in self.out_of_time:
-            return "there was no time for more"
-        if have >= self.definition.pairs[-1]:
+            return f"{disturbed}, and there was no time for more" if disturbed else "there was no time for more"
+        if len(measured.ratios) >= self.definition.pairs[-1]:
             return "that is the most"
-        given_up = found is not None and not _worth_more(found, item)
-        return "more would hardly show what the screen saw" if given_up else "of too few did both trials end ok, on one node"
+        if found is not None and not _worth_more(found, item):
+            return "more would hardly show what the screen saw"
+        return disturbed or "of too few did both trials end ok, undisturbed, on one node"
 
     def wanted(self, items: Sequence[CellVerdict], plan: Plan) -> list[tuple[CellVerdict, Partners, int]]:
         """(verdict by the screen, partners, pairs to plan in all) of the cells whose pairs have not decided, what looks worst first."""
@@ -98,14 +121,14 @@ class Pairing:
             chosen = self.choices.get(item.cell)
             if item.looked is None or not isinstance(chosen, Partners) or item.cell in found:
                 continue
-            effect, _ = self._effect(chosen, item, plan)
+            measured = self._measured(chosen, item.metric, plan)
+            effect = self._effect(measured, item)
             planned = sum(trial.cell == chosen.good.cell for trial in plan.trials)
-            have = len(results_of_pairs(self.sweep, plan, chosen.good, chosen.tonight))
-            more = next_pairs(have, self.definition.pairs)
-            hopeless = planned >= _TRIES * self.definition.pairs[-1] or (planned > 0 and have == 0)
+            more = next_pairs(measured.counted, self.definition.pairs)
+            hopeless = planned >= _TRIES * self.definition.pairs[-1] or (planned > 0 and measured.ended == 0)
             open_ = effect is None or (effect[0] is Verdict.UNDECIDED and _worth_more(effect[1], item))
             if open_ and more is not None and not hopeless:
-                found[item.cell] = (item, chosen, planned + more - have)
+                found[item.cell] = (item, chosen, planned + more - measured.counted)
         return list(found.values())
 
     def settled(self, item: CellVerdict, plan: Plan, tonight: str) -> CellVerdict:

@@ -45,6 +45,10 @@ def item(**more: Any) -> CellVerdict:
             f"may have changed (-2.0 % as measured, +4.0 % relative to its node); {WHICH}: same",
         ),
         ({"pairs": OPEN}, "looked 3.0 % slower; 1 pair of bbbbbbbbbbbb against aaaaaaaaaaaa: undecided (there was no time for more)"),
+        (
+            {"pairs": SAME.model_copy(update={"disturbed": 2})},
+            f"looked 3.0 % slower; {WHICH}, without 2 that other work disturbed: same",
+        ),
         ({"not_paired": "why"}, "looked 3.0 % slower, and no pairs could be measured (why); its nights and the canary judge"),
         ({"looked": None}, None),
     ],

@@ -174,13 +174,72 @@ def test_pairs_of_which_a_trial_failed_or_moved_to_another_host_are_measured_ane
     assert item.pairs is not None and (item.pairs.count, item.verdict) == (3, Verdict.SLOWER)
 
 
+WORK = "other processes used 40 % of all cores' time (limit 10 %)"
+
+
+@pytest.mark.parametrize("side", [GOOD, BAD])
+def test_a_pair_with_a_disturbed_side_does_not_count_and_is_measured_again(
+    side: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The third pair's disturbed side runs at half its rate: with it the three pairs would not be clear."""
+    run = paired_run(tmp_path, monkeypatch)
+    run.plan = more_pairs(run) or run.plan
+    measure(run, {BAD: 95.0}, change=lambda trial: slowed(trial) if trial.commit == side and trial.repeat == 3 else {})
+    item = verdict(run)
+    assert item.pairs is not None and (item.pairs.count, item.pairs.disturbed, item.verdict) == (2, 1, Verdict.UNDECIDED)
+    plan = more_pairs(run)
+    assert plan is not None and len(plan.trials) == len(run.plan.trials) + 2, "up to the look after three that count"
+    run.plan = plan
+    measure(run, {BAD: 95.0})
+    item = verdict(run)
+    assert item.pairs is not None and (item.pairs.count, item.pairs.disturbed, item.verdict) == (3, 1, Verdict.SLOWER)
+    assert item.pairs.ratio == pytest.approx(0.95, abs=0.005)
+    assert more_pairs(run) is None
+    assert (pair_sentence(item) or "").endswith("3 pairs of bbbbbbbbbbbb against aaaaaaaaaaaa, without 1 that other work disturbed")
+
+
+def slowed(trial: Any) -> dict[str, Any]:
+    return {"disturbed": WORK, "summary": {"throughput": 50.0, "peak_memory_bytes": 2**30}}
+
+
+def test_a_machine_that_stays_busy_is_tried_to_twice_the_last_look_and_history_judges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = paired_run(tmp_path, monkeypatch)
+    for _ in range(100):
+        if (plan := more_pairs(run)) is None:
+            break
+        run.plan = plan
+        measure(run, change=slowed)
+    assert sides(run).count("A") == 18, "three more each time, to twice the eight pairs of the last look"
+    item = verdict(run)
+    assert (item.pairs, item.not_paired, item.verdict) == (None, "other work disturbed 18 pairs", Verdict.SLOWER)
+
+
+def test_disturbed_pairs_without_time_for_others_say_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = paired_run(tmp_path, monkeypatch)
+    run.plan = more_pairs(run) or run.plan
+    measure(run, change=slowed)
+    monkeypatch.setattr(NightRun, "left_s", 59.0)  # three pairs take 60 s
+    assert more_pairs(run) is None
+    assert verdict(run).not_paired == "other work disturbed 3 pairs, and there was no time for more"
+
+
+def test_what_else_ran_changes_no_loss_of_a_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = paired_run(tmp_path, monkeypatch)
+    run.plan = more_pairs(run) or run.plan
+    measure(run, change=lambda trial: {"disturbed": WORK, "summary": {"throughput": 50.0, "final_loss": 2.0}})
+    loss = run.pairing.pairs(verdict(run).model_copy(update={"metric": "final_loss"}), run.plan)
+    assert loss is not None and (loss.count, loss.disturbed, loss.verdict) == (3, 0, Verdict.SAME)
+
+
 def test_a_commit_that_never_ends_ok_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = paired_run(tmp_path, monkeypatch)
     run.plan = more_pairs(run) or run.plan
     measure(run, change=lambda trial: {"outcome": Outcome.CRASHED, "reason": "made up", "summary": {}} if trial.commit == GOOD else {})
     assert more_pairs(run) is None
     assert (verdict(run).not_paired, verdict(run).verdict) == (
-        "of too few did both trials end ok, on one node",
+        "of too few did both trials end ok, undisturbed, on one node",
         Verdict.SLOWER,
     )
 
