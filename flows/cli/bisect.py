@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import secrets
-import time
+import shlex
 from dataclasses import replace
-from itertools import count
+from functools import partial
 from threading import Event
 
 from rich.console import Console
@@ -16,16 +15,21 @@ from cluster.pools.pool import find_pool, load_pools
 from experiments.config.errors import ConfigError, choose
 from experiments.config.paths import runs_root
 from experiments.regression.definition import METRICS, load_night
+from flows.runtime.interrupts import Terminated, ending, heeded
 from tasks.nightly import bisect
 from tasks.nightly.accept import find_cell
 from tasks.nightly.bisect import BisectError, Bisection
+from tasks.nightly.bisect_trials import BisectPairs, bisection_folder, question, save_end
 from tasks.nightly.plan import empty_night, plan_night, templates
 from tasks.nightly.store import today
 from tasks.report.text_format import plural
 
 
-def run_bisect(name: str, cell: str, good: str, bad: str, metric: str | None, most: int, err: Console) -> Bisection:
-    """Raises BisectError, CommitError, ConfigError, StoreError. What was measured stays in runs/bisect/."""
+def run_bisect(name: str, cell: str, good: str, bad: str, metric: str | None, most: int, err: Console) -> Bisection | None:
+    """None if it was interrupted: its trial has ended then, and the same call goes on with the pairs in runs/bisect.
+
+    Raises BisectError, CommitError, ConfigError, StoreError.
+    """
     definition = load_night(name)
     plan, night = plan_night(definition, empty_night(definition.nightly, today(), float("inf")))
     chosen = find_cell([each for each in night.cells if each.role == "history"], cell)
@@ -37,24 +41,29 @@ def run_bisect(name: str, cell: str, good: str, bad: str, metric: str | None, mo
     if not pool.embedded:
         raise BisectError(f"pool {pool.name} is a cluster, which has one version of the code; bisect on an embedded pool")
     first, commits = bisect.commits_between(good, bad)
-    folder = runs_root() / "bisect" / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
-    err.print(
-        f"{chosen.name}, {compared}: {plural(len(commits), 'commit')} after {first[:12]}; trials in {folder}",
-        highlight=False,
-        soft_wrap=True,
-    )
-    numbers = count(1)
-    with NodeLocks(pool, 1, 1, Event()):
+    minimum = chosen.minimum_effect.get(compared, METRICS[compared].minimum_effect)
+    say = partial(err.print, highlight=False, markup=False, soft_wrap=True)
+    again = _again(name, chosen.cell, first, commits[-1], metric, most)
+    try:
+        with heeded(lambda: [trial], again), NodeLocks(pool, 1, 1, Event()):
+            folder = bisection_folder(runs_root() / "bisect", question(trial, chosen.cell, compared, first, commits[-1], most))
+            pairs = BisectPairs(folder, trial, compared, worktrees().tree, ending)
+            known = f"; going on after {plural(pairs.known, 'pair')}" if pairs.known else ""
+            say(f"{chosen.name}, {compared}: {plural(len(commits), 'commit')} after {first[:12]}; trials in {folder}{known}")
+            result = bisect.search(commits, first, pairs.measure, most, minimum, say)
+            result.steps = [replace(step, subject=bisect.subject(step.commit)) for step in result.steps]
+            if result.commit:
+                result.subject = bisect.subject(result.commit)
+                result.sentence += f" {result.subject}"
+            save_end(folder, result)
+            return result
+    except (KeyboardInterrupt, Terminated):
+        say(f"interrupted; go on with it: {again}")
+        return None
 
-        def measure(commit: str) -> float:
-            return bisect.run_once(worktrees().tree(commit), trial, folder / f"{next(numbers):03d}-{commit[:12]}", compared)
 
-        minimum = chosen.minimum_effect.get(compared, METRICS[compared].minimum_effect)
-        result = bisect.search(
-            commits, first, measure, most, minimum, lambda text: err.print(text, highlight=False, markup=False, soft_wrap=True)
-        )
-    result.steps = [replace(step, subject=bisect.subject(step.commit)) for step in result.steps]
-    if result.commit:
-        result.subject = bisect.subject(result.commit)
-        result.sentence += f" {result.subject}"
-    return result
+def _again(name: str, cell: str, good: str, bad: str, metric: str | None, most: int) -> str:
+    """What goes on with an interrupted bisection, by its cell's id and full commits: names may mean others later, and then none of its
+    pairs would be taken."""
+    more = ["--metric", metric] if metric else []
+    return shlex.join(["sweep", "bisect", cell, good, bad, *more, "--most", str(most), "--name", name])

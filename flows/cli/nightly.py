@@ -103,9 +103,14 @@ def bisect(
     name: NameOption = "regression",
     as_json: JsonOption = False,
 ) -> None:
-    """Find the commit that made a cell worse: at each step fresh processes of two commits by turns, until their difference is clear."""
+    """Find the commit that made a cell worse: at each step fresh processes of two commits by turns, until their difference is clear.
+
+    Interrupted, the same command goes on with the pairs that it has measured.
+    """
     from flows.cli.bisect import run_bisect
 
     bisection = run_bisect(name, cell, good, bad, metric, most, err)
+    if bisection is None:
+        raise typer.Exit(1)
     print_json(bisection.as_json()) if as_json else out.print(bisection.sentence, highlight=False, markup=False, soft_wrap=True)
     raise typer.Exit(0 if bisection.commit else 1)

@@ -1,32 +1,21 @@
-"""Bisection between two commits: one trial in a fresh process of a commit's own code, and the search over pairs."""
+"""Bisection between two commits: the search over pairs of trials, and the commits in git."""
 
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cluster.commits.resolve import git, resolve
-from cluster.commits.told import environment_of, told
-from cluster.launchers import processes
-from cluster.process_marks import MARK
-from cluster.trial_layout import LOG, TRIAL
-from experiments.atomic_file import atomic_write
-from experiments.config.errors import DamagedFile, UserError
+from experiments.config.errors import UserError
 from experiments.config.paths import REPOSITORY
 from experiments.regression.bisection_test import Side, difference, interim_pairs, side_of
 from experiments.stats.estimate import Estimate
-from experiments.trial import Outcome, Trial
-from tasks.nightly.comparison import log_metric
-from tasks.report.text_format import signed
-from tasks.sweep.result_file import read_result
+from tasks.report.text_format import plural, signed
 
-_TRIAL_S = 3600.0
+_TRIES = 2  # so many times the most pairs of a decision are tried at most, where other work disturbs them
 
 
 class BisectError(UserError):
@@ -71,44 +60,74 @@ class Bisection:
         }
 
 
-Measure = Callable[[str], float]  # commit -> the metric of one trial, its logarithm, turned so that more is better
+@dataclass(frozen=True)
+class PairValues:
+    """The metric of a pair's two trials, in the order in which they ran, as logarithms turned so that more is better.
+
+    `disturbed`: what else ran beside one of them; then the pair does not count.
+    """
+
+    first: float
+    second: float
+    disturbed: str | None = None
+
+
+MeasurePair = Callable[[str, str], PairValues]  # of two commits, one after the other
 Say = Callable[[str], None]
 
 
 @dataclass
 class _Pairs:
-    """Compares commits with GOOD in pairs, each until it is decided. `go_on`: whether there is time for another pair."""
+    """Compares commits with GOOD in pairs, each until it is decided. `go_on`: whether there is time for another pair.
+
+    `disturbed`: pairs of the last comparison that other work disturbed. They are left out for that and never for their values, so the
+    analyses of the others keep their levels.
+    """
 
     good: str
-    measure: Measure
+    measure: MeasurePair
     most: int
     go_on: Callable[[], bool]
+    say: Say
     trials: int = 0
     in_time: bool = True
+    disturbed: int = 0
 
     def compare(self, commit: str, threshold: float) -> tuple[list[float], Side]:
         """Log ratios of the commit to GOOD, and on which side of `threshold` they lie."""
         analyses = interim_pairs(self.most)
         pairs: list[float] = []
+        self.disturbed = 0
         for count in analyses:
             while len(pairs) < count:
+                if len(pairs) + self.disturbed >= _TRIES * self.most:
+                    return pairs, Side.OPEN
                 if not self.go_on():
                     self.in_time = False
                     return pairs, Side.OPEN
-                turn = (self.good, commit) if len(pairs) % 2 == 0 else (commit, self.good)  # neither is always the first
-                values = {name: self.measure(name) for name in turn}
-                pairs.append(values[commit] - values[self.good])
+                good_first = len(pairs) % 2 == 0  # neither is always the first
+                values = self.measure(self.good, commit) if good_first else self.measure(commit, self.good)
                 self.trials += 2
+                if values.disturbed:
+                    self.disturbed += 1
+                    self.say(f"{commit[:12]} against GOOD: a pair does not count, since it was disturbed: {values.disturbed}")
+                    continue
+                pairs.append((values.second - values.first) * (1 if good_first else -1))
             side = side_of(pairs, threshold, len(analyses))
             if side is not Side.OPEN:
                 return pairs, side
         return pairs, Side.OPEN
 
+    @property
+    def left_out(self) -> str:
+        """What follows a number of pairs: `, without 2 that other work disturbed`; empty where it disturbed none."""
+        return f", without {self.disturbed} that other work disturbed" if self.disturbed else ""
+
 
 def search(
     commits: Sequence[str],
     good: str,
-    measure: Measure,
+    measure: MeasurePair,
     most: int,
     minimum: float,
     say: Say = lambda text: None,
@@ -121,13 +140,14 @@ def search(
     First GOOD against BAD, unless `whole` is their ratio already: their difference must be clear and at least `minimum`. A commit is then
     bad if it lies beyond half of it. No pair begins once `go_on` is false.
     """
-    pairs_with = _Pairs(good, measure, most, go_on)
+    pairs_with = _Pairs(good, measure, most, go_on, say)
     if whole is None:
         pairs, side = pairs_with.compare(commits[-1], 0.0)
-        if not pairs_with.in_time and len(pairs) < 2:
-            return Bisection("No time was left to compare BAD with GOOD.", trials=pairs_with.trials)
+        if len(pairs) < 2:
+            why = f"other work disturbed {plural(pairs_with.disturbed, 'pair')}" if pairs_with.in_time else "no time was left"
+            return Bisection(f"BAD could not be compared with GOOD: {why}.", trials=pairs_with.trials)
         whole = difference(pairs, 0.95)
-        change = _change(whole)
+        change = _change(whole) + pairs_with.left_out
         say(f"BAD {commits[-1][:12]} against GOOD {good[:12]}: {change}")
         if side is not Side.BELOW or abs(whole.value - 1) < minimum:
             nothing = f"BAD is not clearly worse than GOOD: {change}. There is nothing to bisect."
@@ -150,7 +170,7 @@ def _halve(commits: Sequence[str], pairs_with: _Pairs, whole: Estimate, say: Say
             between = (commits[low] if low >= 0 else pairs_with.good, commits[high])
             rest = f"the commit is one of {high - low} in {between[0][:12]}..{between[1][:12]}."
             if pairs_with.in_time:
-                why = f"{commits[middle][:12]} stays undecided after {len(pairs)} pairs; {rest}"
+                why = f"{commits[middle][:12]} stays undecided after {len(pairs)} pairs{pairs_with.left_out}; {rest}"
                 text = f"{why} More pairs (`sweep bisect --most`) or a quieter machine decide it."
             else:
                 text = f"There was no time to go on: {rest}"
@@ -178,32 +198,3 @@ def commits_between(good: str, bad: str, root: Path = REPOSITORY) -> tuple[str, 
 
 def subject(commit: str, root: Path = REPOSITORY) -> str:
     return git(root, "log", "-1", "--format=%s", commit)
-
-
-def run_once(tree: Path, trial: Trial, out: Path, metric: str) -> float:
-    """One trial of the code in `tree`, in a process of its own: the metric's logarithm, turned so that more is better.
-
-    None of its processes is left afterwards. Raises BisectError if the trial did not end ok, with its reason and where its log is, and
-    CommitError for code that is too old for it.
-    """
-    out.mkdir(parents=True)
-    atomic_write(out / TRIAL, told(trial, tree))
-    command = [sys.executable, "-m", "cluster.worker.main", "--trial", str(out / TRIAL), "--out", str(out), "--attempt", "1"]
-    environment = {**os.environ, **environment_of(tree, os.environ), MARK: trial.key}
-    with open(out / LOG, "wb") as log:
-        try:
-            subprocess.run(command, cwd=tree, env=environment, stdout=log, stderr=log, check=False, timeout=_TRIAL_S)
-        except subprocess.TimeoutExpired:
-            raise BisectError(f"a trial of {tree.name} took more than {_TRIAL_S:.0f} s; its log is {out / LOG}") from None
-        finally:
-            processes.end_all(trial.key)  # what the trial itself has started would run beside the next measurement
-    try:
-        result = read_result(out)
-    except DamagedFile as error:
-        raise BisectError(f"a trial of {tree.name}: {error}; its log is {out / LOG}") from None
-    if result is None:
-        raise BisectError(f"a trial of {tree.name} left no result; its log is {out / LOG}")
-    value = log_metric(result.summary.get(metric), metric)
-    if result.outcome is not Outcome.OK or math.isnan(value):
-        raise BisectError(f"a trial of {tree.name} ended {result.outcome} ({result.reason}) without {metric}; its log is {out / LOG}")
-    return value

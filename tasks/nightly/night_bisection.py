@@ -19,9 +19,9 @@ from experiments.stats.estimate import Estimate
 from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome, Trial
 from tasks.nightly import bisect
-from tasks.nightly.bisect import BisectError, Bisection
+from tasks.nightly.bisect import BisectError, Bisection, PairValues
 from tasks.nightly.commit_records import FoundCommit
-from tasks.nightly.comparison import log_metric
+from tasks.nightly.comparison import counts, log_metric
 from tasks.nightly.night_run import NightRun
 from tasks.nightly.pair_trials import BISECT, PairMaker, of_side
 from tasks.nightly.plan import templates
@@ -124,7 +124,7 @@ class _Search:
         can = suspects(commits, good, self._template)
         minimum = self.item.minimum
         whole = Estimate(pairs.ratio, pairs.low, pairs.high, 0.0, pairs.count - 1.0, pairs.count)
-        result = bisect.search(can, good, self._measure, MOST_PAIRS, minimum, whole=whole, go_on=self._in_time)
+        result = bisect.search(can, good, self._measure_pair, MOST_PAIRS, minimum, whole=whole, go_on=self._in_time)
         if result.commit:
             result.subject = bisect.subject(result.commit)
             left = f"; of {len(commits)} commits only this one changes what the cell runs" if len(can) == 1 < len(commits) else ""
@@ -136,8 +136,13 @@ class _Search:
             raise Interrupted
         return time.monotonic() + 2 * self._took_s <= self.ends
 
-    def _measure(self, commit: str) -> float:
-        """The metric of the commit's next trial, as `bisect.Measure`. Raises BisectError, CommitError, ConfigError, Interrupted."""
+    def _measure_pair(self, first: str, second: str) -> PairValues:
+        """The next trial of each commit, as `bisect.MeasurePair`. Raises BisectError, CommitError, ConfigError, Interrupted."""
+        (before, disturbed), (after, disturbed_too) = self._measure(first), self._measure(second)
+        return PairValues(before, after, disturbed or disturbed_too)
+
+    def _measure(self, commit: str) -> tuple[float, str | None]:
+        """The metric's logarithm of the commit's next trial, and what disturbed it, where it does not count then."""
         self._turns[commit] += 1
         trial = self._trial(commit, self._turns[commit])
         if trial.key not in {known.key for known in self.run.plan.trials}:
@@ -150,7 +155,7 @@ class _Search:
         value = log_metric(result.summary.get(self.item.metric), self.item.metric)
         if result.outcome is not Outcome.OK or math.isnan(value):
             raise BisectError(f"a trial of {commit[:12]} ended {result.outcome} ({result.reason}) without {self.item.metric}")
-        return value
+        return value, None if counts(result.disturbed, self.item.metric) else result.disturbed
 
     def _trial(self, commit: str, number: int) -> Trial:
         first = of_side(self.run.plan, self.item.cell, BISECT, commit)

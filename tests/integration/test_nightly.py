@@ -14,6 +14,7 @@ from experiments.atomic_file import atomic_write
 from experiments.regression.definition import load_night
 from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome, TrialResult
+from tasks.nightly.pair_text import pair_sentence
 from tasks.nightly.plan import LABELS, empty_night, plan_night
 from tasks.nightly.store import PAIRED, NightStore
 from tasks.sweep.store import Plan, SweepStore
@@ -154,10 +155,12 @@ def test_what_looks_slower_is_measured_in_pairs_of_commits(
         store = SweepStore(night.sweep_id)
         paired = [trial for trial in store.load_plan().trials if trial.labels["night.role"] == PAIRED]
         results = sorted(((store.result(trial.key), trial) for trial in paired), key=lambda both: both[0].started_at if both[0] else 0.0)
-        in_turns = [good, tonight, tonight, good, good, tonight]
-        assert [trial.commit for _, trial in results] == in_turns[: 2 * item.pairs.count]
+        in_turns = [good, tonight, tonight, good] * len(paired)
+        assert [trial.commit for _, trial in results] == in_turns[: 2 * (item.pairs.count + item.pairs.disturbed)]
         assert all(result is not None and result.environment["git_commit"] == trial.commit for result, trial in results)
-        assert f"{item.pairs.count} pairs of {tonight[:12]} against {good[:12]}: {item.pairs.verdict}" in received[0]["text"]
+        sentence = pair_sentence(item)
+        assert sentence is not None and f"{item.pairs.count} pairs of {tonight[:12]} against {good[:12]}" in sentence
+        assert sentence in received[0]["text"]
     pairs_of = [run for run in all_runs(store.sweep_id) if run.data.tags["night.role"] == PAIRED]
     assert len(pairs_of) == len(paired)
 

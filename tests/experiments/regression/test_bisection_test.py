@@ -11,6 +11,7 @@ from scipy import stats
 
 from experiments.regression.bisection_test import Side, difference, interim_pairs, side_of
 from tasks.nightly.bisect import search
+from tests.tasks.nightly.bisect_support import pairs_of
 
 COMMITS = [f"{number:02d}" + "c" * 38 for number in range(1, 17)]
 GOOD = "00" + "c" * 38
@@ -46,7 +47,7 @@ def test_wrong_turns_are_rarer_than_promised() -> None:
 
 @pytest.mark.parametrize("place", [0, 1, 7, 15])
 def test_the_first_bad_commit_is_found(place: int) -> None:
-    found = search(COMMITS, GOOD, trials(COMMITS[place], 0.08, 0.01, place), 12, 0.03)
+    found = search(COMMITS, GOOD, pairs_of(trials(COMMITS[place], 0.08, 0.01, place)), 12, 0.03)
     assert found.commit == COMMITS[place]
     assert found.effect is not None and found.effect.value == pytest.approx(0.92, abs=0.02)
     assert len(found.steps) <= 4  # halving
@@ -54,9 +55,9 @@ def test_the_first_bad_commit_is_found(place: int) -> None:
 
 
 def test_where_there_is_nothing_nothing_is_found() -> None:
-    same = search(COMMITS, GOOD, trials(None, 0.0, 0.01), 8, 0.03)
+    same = search(COMMITS, GOOD, pairs_of(trials(None, 0.0, 0.01)), 8, 0.03)
     assert same.commit is None and "nothing to bisect" in same.sentence
-    small = search(COMMITS, GOOD, trials(COMMITS[3], 0.01, 0.0005), 8, 0.03)
+    small = search(COMMITS, GOOD, pairs_of(trials(COMMITS[3], 0.01, 0.0005)), 8, 0.03)
     assert small.commit is None and "nothing to bisect" in small.sentence  # clear, but less than what matters
 
 
@@ -64,7 +65,8 @@ def test_noise_ends_in_a_range_and_says_what_would_help() -> None:
     middle = COMMITS[7]
     calm = trials(COMMITS[4], 0.08, 0.004)
     rough = np.random.default_rng(5)
-    found = search(COMMITS, GOOD, lambda commit: calm(commit) + (0.2 * float(rough.normal()) if commit == middle else 0.0), 5, 0.03)
+    noisy = pairs_of(lambda commit: calm(commit) + (0.2 * float(rough.normal()) if commit == middle else 0.0))
+    found = search(COMMITS, GOOD, noisy, 5, 0.03)
     assert found.commit is None and found.between == (GOOD, COMMITS[-1])
     assert "stays undecided after 5 pairs" in found.sentence and "--most" in found.sentence
 
@@ -77,7 +79,7 @@ def test_trials_of_both_are_taken_by_turns() -> None:
         order.append(commit)
         return measure(commit)
 
-    search(COMMITS[:1], GOOD, watched, 3, 0.03)
+    search(COMMITS[:1], GOOD, pairs_of(watched), 3, 0.03)
     assert order == [GOOD, COMMITS[0], COMMITS[0], GOOD, GOOD, COMMITS[0]]
 
 

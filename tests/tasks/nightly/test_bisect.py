@@ -1,21 +1,16 @@
-"""Commits, and what is said of a trial that leaves no value."""
+"""The commits between two, and the search over pairs."""
 
 from __future__ import annotations
 
-import secrets
-import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from cluster.commits.resolve import CommitError
-from cluster.launchers import processes
 from experiments.regression.bisection_test import difference
-from experiments.trial import Trial
-from tasks.nightly import bisect
-from tasks.nightly.bisect import BisectError, commits_between, run_once, search, subject
-from tests.contracts import make_trial
+from tasks.nightly.bisect import BisectError, commits_between, search, subject
+from tests.tasks.nightly.bisect_support import pairs_of
 
 
 @pytest.fixture
@@ -50,55 +45,6 @@ def test_commits_that_cannot_be_compared_are_named(repository: Path) -> None:
         commits_between("--all", "main", repository)
 
 
-def trial_of(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> Trial:
-    """A trial whose worker, in this repository, is a program of the test's own. Its key is no other process's."""
-    monkeypatch.setattr(bisect, "told", lambda trial, tree: trial.model_dump_json())
-    (repository / "cluster" / "worker").mkdir(parents=True)
-    for path in (repository / "cluster" / "__init__.py", repository / "cluster" / "worker" / "__init__.py"):
-        path.touch()
-    (repository / "cluster" / "worker" / "main.py").write_text(program)
-    return make_trial(tmp_path / "trial", secrets.token_hex(8))
-
-
-def test_a_trial_that_leaves_no_result_is_told_with_its_log(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trial = trial_of(repository, tmp_path, monkeypatch, "raise SystemExit('too old')")
-    with pytest.raises(BisectError, match=r"left no result; its log is .*log\.txt"):
-        run_once(repository, trial, tmp_path / "out", "throughput")
-    assert "too old" in (tmp_path / "out" / "log.txt").read_text()
-
-
-STARTS_ANOTHER = """
-import subprocess
-print(subprocess.Popen(["sleep", "77.25"], start_new_session=True).pid)
-"""
-
-
-def test_no_process_of_a_trial_is_left_beside_the_next_one(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trial = trial_of(repository, tmp_path, monkeypatch, STARTS_ANOTHER)
-    with pytest.raises(BisectError, match="left no result"):
-        run_once(repository, trial, tmp_path / "out", "throughput")
-    assert not processes.alive(int((tmp_path / "out" / "log.txt").read_text()), None)
-
-
-def test_a_trial_that_takes_too_long_leaves_no_process_either(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trial = trial_of(repository, tmp_path, monkeypatch, "")
-    left: list[subprocess.Popen[bytes]] = []
-
-    def too_long(command: list[str], *, env: dict[str, str], timeout: float, **more: object) -> None:
-        left.append(subprocess.Popen(["sleep", "77.25"], env=env, start_new_session=True))
-        raise subprocess.TimeoutExpired(command, timeout)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(subprocess, "run", too_long)
-        with pytest.raises(BisectError, match=r"took more than 3600 s; its log is .*log\.txt"):
-            run_once(repository, trial, tmp_path / "out", "throughput")
-    try:
-        assert left[0].wait(timeout=10) == -signal.SIGKILL
-    finally:
-        left[0].kill()
-        left[0].wait()
-
-
 # --- a search that begins with what is known, and has a time
 
 SIX = [f"{number}" * 40 for number in range(1, 7)]
@@ -117,7 +63,7 @@ def test_a_known_difference_is_not_measured_again() -> None:
         order.append(commit[0])
         return rates(commit)
 
-    found = search(SIX, BASE, measure, 12, 0.03, whole=difference([-0.08, -0.081, -0.079], 0.95))
+    found = search(SIX, BASE, pairs_of(measure), 12, 0.03, whole=difference([-0.08, -0.081, -0.079], 0.95))
     assert found.commit == SIX[3] and "6" not in order
     assert found.trials == len(order) == 12 and "-7.7 %" in found.sentence and "after 3 pairs" in found.sentence
 
@@ -125,11 +71,33 @@ def test_a_known_difference_is_not_measured_again() -> None:
 @pytest.mark.parametrize(("pairs", "between"), [(3, (BASE, SIX[5])), (5, (BASE, SIX[5])), (6, (SIX[2], SIX[5])), (8, (SIX[2], SIX[5]))])
 def test_time_that_ends_leaves_the_range_that_is_known(pairs: int, between: tuple[str, str]) -> None:
     left = iter([True] * pairs)
-    found = search(SIX, BASE, rates, 12, 0.03, go_on=lambda: next(left, False))
+    found = search(SIX, BASE, pairs_of(rates), 12, 0.03, go_on=lambda: next(left, False))
     assert (found.commit, found.between) == (None, between)
     assert "no time to go on" in found.sentence and found.trials == 2 * pairs
 
 
 def test_without_time_for_a_pair_nothing_is_said_of_the_commits() -> None:
-    found = search(SIX, BASE, rates, 12, 0.03, go_on=lambda: False)
-    assert (found.commit, found.between, found.trials) == (None, None, 0) and "No time was left" in found.sentence
+    found = search(SIX, BASE, pairs_of(rates), 12, 0.03, go_on=lambda: False)
+    assert (found.commit, found.between, found.trials) == (None, None, 0) and "no time was left" in found.sentence
+
+
+def test_disturbed_pairs_do_not_count_and_others_are_measured_in_their_place() -> None:
+    """Every second pair is disturbed: twice the trials, the same commit."""
+    said: list[str] = []
+    turns = iter([True, False] * 100)
+    found = search(SIX, BASE, pairs_of(rates, lambda: next(turns)), 12, 0.03, said.append)
+    quiet = search(SIX, BASE, pairs_of(rates), 12, 0.03)
+    assert (found.commit, found.trials) == (SIX[3], 2 * quiet.trials)
+    assert [(step.commit, step.ratio, step.verdict) for step in found.steps] == [(s.commit, s.ratio, s.verdict) for s in quiet.steps]
+    assert said[0] == f"{SIX[5][:12]} against GOOD: a pair does not count, since it was disturbed: made up"
+    assert "after 3 pairs, without 3 that other work disturbed" in next(text for text in said if text.startswith("BAD"))
+
+
+def test_a_machine_that_stays_busy_ends_the_search_after_twice_the_most_pairs() -> None:
+    found = search(SIX, BASE, pairs_of(rates, lambda: True), 5, 0.03)
+    assert (found.commit, found.between, found.trials) == (None, None, 20)
+    assert found.sentence == "BAD could not be compared with GOOD: other work disturbed 10 pairs."
+    quiet = iter([False] * 3)
+    found = search(SIX, BASE, pairs_of(rates, lambda: next(quiet, True)), 5, 0.03)
+    assert (found.commit, found.between, found.trials) == (None, (BASE, SIX[5]), 6 + 20)
+    assert "stays undecided after 0 pairs, without 10 that other work disturbed" in found.sentence

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from experiments.stats.verdict import Verdict
+from experiments.trial import Trial
 from tasks.nightly import bisect, night_bisection
 from tasks.nightly.bisect import BisectError
 from tasks.nightly.close import close_night
@@ -21,7 +23,7 @@ from tasks.nightly.repeats import more_pairs
 from tasks.nightly.report import headline, message
 from tasks.sweep.store import Plan
 from tests.tasks.nightly.night_support import DATES, TONIGHT, said
-from tests.tasks.nightly.pair_support import BAD, CELL, GOOD, measured_with, paired_run
+from tests.tasks.nightly.pair_support import BAD, CELL, GOOD, measure, measured_with, paired_run
 
 COMMITS = [f"{number:x}" * 40 for number in (1, 2, 3, 4)] + [BAD]
 RATES = {GOOD: 100.0, **dict.fromkeys(COMMITS[:2], 100.0), **dict.fromkeys(COMMITS[2:], 92.0)}  # the third one is the first bad
@@ -74,6 +76,24 @@ def test_an_interrupted_bisection_goes_on_with_what_it_measured(run: NightRun) -
     bisect_night(again, measured_with(again, RATES), lambda: False)
     assert again.night.bisections[0].commit == COMMITS[2]
     assert searched(again) == list("a22aa2" + "a33aa3") and len(again.plan.trials) > measured
+
+
+@pytest.mark.parametrize("side", [GOOD, COMMITS[1]])
+def test_a_disturbed_pair_of_a_bisection_does_not_count(run: NightRun, side: str) -> None:
+    """The first pair of the second commit: its disturbed side runs at a tenth of its rate."""
+
+    def slowed(trial: Trial) -> dict[str, Any]:
+        mine = trial.labels.get(SIDE) == BISECT and (trial.commit, trial.repeat) == (side, 1)
+        return {"disturbed": "made up", "summary": {"throughput": 10.0}} if mine else {}
+
+    def go_on(plan: Plan) -> None:
+        run.plan = plan
+        measure(run, RATES, change=slowed)
+
+    bisect_night(run, go_on, lambda: False)
+    [found] = run.night.bisections
+    assert (found.commit, found.trials) == (COMMITS[2], 14)
+    assert searched(run) == list("a2" + "a22aa2" + "a33aa3")
 
 
 def test_the_time_of_a_bisection_is_the_definitions_and_the_nights(run: NightRun, monkeypatch: pytest.MonkeyPatch) -> None:
