@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from benchmarks.finished_sweep import without_fsync
 from experiments.metric import Metric
 from experiments.metrics import metric_of
+from experiments.regression.definition import word_of
 from experiments.regression.history_segments import Change
 from experiments.stats.verdict import Verdict
 from tasks.nightly.commit_records import FoundCommit, Pairs
@@ -206,9 +207,16 @@ def _compared(known: Metric, effect: float, *, alarm: bool) -> dict[str, object]
     verdict = Verdict.SAME if abs(effect) + half < edge else Verdict.UNDECIDED
     if alarm and abs(effect) > max(edge, half):
         verdict = Verdict.SLOWER if effect < 0 else Verdict.FASTER
-    word = {Verdict.SLOWER: known.worse, Verdict.FASTER: known.better}.get(verdict, str(verdict))
     ends = {"ratio": math.exp(effect), "low": math.exp(effect - half), "high": math.exp(effect + half)}
-    return {"verdict": verdict, "word": word, **ends, "p_value": 0.3, "q_value": 0.5, "share": 0.4, "detectable": 2 * half}
+    return {
+        "verdict": verdict,
+        "word": word_of(verdict, known.name),
+        **ends,
+        "p_value": 0.3,
+        "q_value": 0.5,
+        "share": 0.4,
+        "detectable": 2 * half,
+    }
 
 
 def _measured(cell: int, night: int, nights: int) -> bool:

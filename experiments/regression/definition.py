@@ -21,6 +21,7 @@ from experiments.regression.decision import ALPHA, FDR
 from experiments.regression.effect import RESOLUTION
 from experiments.regression.paired_test import PAIRS
 from experiments.spec.schema import Name
+from experiments.stats.verdict import Verdict
 from experiments.trial import DEFAULTS, Scalar, digest
 
 _HERE = Path(__file__).resolve().parents[1] / "nightly"
@@ -100,6 +101,11 @@ class NightFile(Strict):
     @property
     def bisect_budget_s(self) -> float:
         return seconds(self.bisect_budget)
+
+
+def word_of(verdict: Verdict, metric: str) -> str:
+    """A verdict in the words of a metric of METRICS: `slower`, `more`, `higher`; `same` and `undecided` are every metric's."""
+    return {Verdict.SLOWER: METRICS[metric].worse, Verdict.FASTER: METRICS[metric].better}.get(verdict, str(verdict))
 
 
 def load_night(name_or_path: str) -> NightFile:

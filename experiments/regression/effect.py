@@ -83,12 +83,17 @@ def night_effect(
         return _night_effect(baseline, tonight, canary_baseline, canary_tonight)
 
 
+def canary_deviation(canary: ArrayLike) -> Array:
+    """How far a canary's night values (..., n) lie from their level, of the same shape; 0 for a night without a canary."""
+    values = np.asarray(canary, dtype=float)
+    return np.nan_to_num(values - _location(values)[..., None])
+
+
 def relative_to_canary(cell: Array, canary: Array) -> Array:
     """A cell's night values (..., n) without what they share with the canary's, of the same shape; a night without a canary stays."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        level = _location(canary)
-        return np.asarray(cell - _slope(canary, cell)[..., None] * _deviation(canary, np.nan_to_num(level)[..., None]))
+        return np.asarray(cell - _slope(canary, cell)[..., None] * canary_deviation(canary))
 
 
 def _night_effect(

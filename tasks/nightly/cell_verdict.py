@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from experiments.regression.decision import as_estimate, decide, word
-from experiments.regression.definition import METRICS, NightFile
+from experiments.regression.definition import METRICS, NightFile, word_of
 from experiments.regression.effect import NightEffect, night_value
 from experiments.regression.screen import BETTER, UNSURE, WORSE, looks_changed
 from experiments.stats.sequential import interim_levels
@@ -59,7 +59,7 @@ def _level(definition: NightFile, repeats: int) -> float:
 
 def _uncompared(comparison: Comparison, verdict: Verdict, tonight: str) -> CellVerdict:
     """What is known without a baseline."""
-    cell, metric = comparison.cell, METRICS[comparison.metric]
+    cell = comparison.cell
     values = values_of(comparison.now, comparison.metric)
     since = tonight if verdict in CHANGED else None
     return CellVerdict(
@@ -68,7 +68,7 @@ def _uncompared(comparison: Comparison, verdict: Verdict, tonight: str) -> CellV
         role=cell.role,
         metric=comparison.metric,
         verdict=verdict,
-        word={Verdict.SLOWER: metric.worse, Verdict.FASTER: metric.better}.get(verdict, str(verdict)),
+        word=word_of(verdict, comparison.metric),
         value=float(np.exp(night_value(np.log(values)))) if values and min(values) > 0 else None,
         minimum=comparison.minimum,
         repeats=len(values),

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from experiments.metric import Kind, Metric
-from experiments.regression.definition import METRICS
-from experiments.regression.effect import night_value
+from experiments.regression.definition import METRICS, word_of
+from experiments.regression.effect import canary_deviation, night_value
 from experiments.regression.history_segments import Change
 from experiments.stats.verdict import Verdict
 from tasks.nightly.history import Measured
@@ -74,13 +74,13 @@ def course(
 
 
 def _node_deviation(dates: Sequence[str], canary: Mapping[str, list[Measured]], metric: str) -> NDArray[np.float64]:
-    """The canary's deviation from its median over the nights, as a logarithm, for each date; 0 for nights without a canary."""
+    """`canary_deviation` of each date."""
     levels = np.full(len(dates), np.nan)
     for index, date in enumerate(dates):
         values = [trial.values[metric] for trial in canary.get(date, []) if trial.values.get(metric, 0) > 0]
         if values:
             levels[index] = float(night_value(np.log(values)))
-    return np.nan_to_num(levels - np.nanmedian(levels)) if np.isfinite(levels).any() else np.zeros(len(dates))
+    return canary_deviation(levels)
 
 
 def draw_course(course: Course, folder: Path, stem: str) -> tuple[str, Path]:
@@ -134,11 +134,9 @@ def _draw_changes(axes: Axes, course: Course) -> None:
 
 def _draw_legend(axes: Axes, course: Course) -> None:
     """The marks of the verdicts that occur, in the metric's own words."""
-    metric = METRICS[course.metric]
     for verdict, (mark, colour) in _MARKS.items():
         if verdict in course.verdicts.values():
-            text = {Verdict.SLOWER: metric.worse, Verdict.FASTER: metric.better}.get(verdict, str(verdict))
-            axes.plot([], [], mark, color=colour, label=text)
+            axes.plot([], [], mark, color=colour, label=word_of(verdict, course.metric))
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.regression.definition import METRICS
+from experiments.regression.definition import METRICS, word_of
 from experiments.stats.verdict import Verdict
 from tasks.nightly.commit_records import FoundCommit
 from tasks.nightly.store import CHANGED, CellVerdict, Night
@@ -56,11 +56,6 @@ def change(ratio: float | None, metric: str) -> float:
     """A ratio (above 1 is better) as a relative change of the metric in its own direction: 0.05 is 5 % more."""
     assert ratio is not None
     return float(ratio ** (1 if METRICS[metric].higher_is_better else -1) - 1)
-
-
-def word_of(verdict: Verdict, metric: str) -> str:
-    """`slower`, `more`, ... : a verdict in the metric's own words."""
-    return {Verdict.SLOWER: METRICS[metric].worse, Verdict.FASTER: METRICS[metric].better}.get(verdict, str(verdict))
 
 
 def commit_of(night: Night, item: CellVerdict) -> FoundCommit | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cluster.pools.pool import load_pools
 from experiments.regression.decision import word
-from experiments.regression.definition import NightFile
+from experiments.regression.definition import NightFile, word_of
 from experiments.regression.paired_test import PairedEffect, judge_pairs, next_pairs, worth_more
 from experiments.regression.screen import BETTER, UNSURE, WORSE
 from experiments.regression.settle import Judge, Suspect, settle
@@ -17,7 +17,6 @@ from tasks.nightly.commit_records import Pairs
 from tasks.nightly.comparison import counts, log_metric
 from tasks.nightly.good_commit import Partners, Refused, partners
 from tasks.nightly.history import History
-from tasks.nightly.pair_text import word_of
 from tasks.nightly.pair_trials import PairMaker, results_of_pairs
 from tasks.nightly.plan import templates
 from tasks.nightly.store import CHANGED, CellVerdict, Where

@@ -13,7 +13,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from experiments.regression.definition import METRICS
+from experiments.regression.definition import METRICS, word_of
 from experiments.stats.verdict import Verdict
 from tasks.nightly.pair_text import by_pairs
 from tasks.nightly.report import by_whom, change_of
@@ -141,7 +141,7 @@ def _figure(track: Track, cell: CellHistory, points: Points, places: list[int]) 
     chart = draw_chart(f"{cell.cell.name}: {title} by night", points, np.array([_day(text) for text in dates]), dates, accepted)
     data = {
         "unit": points.unit,
-        "words": [{"slower": metric.worse, "faster": metric.better}.get(str(verdict), str(verdict)) for verdict in VERDICTS],
+        "words": [word_of(verdict, metric.name) for verdict in VERDICTS],
         "night": places,
         "x": chart.x.tolist(),
         "y": chart.y.tolist(),

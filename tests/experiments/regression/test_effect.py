@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments.regression.effect import night_effect, night_value
+from experiments.regression.effect import canary_deviation, night_effect, night_value
 
 RUNS = 3000
 
@@ -97,3 +97,9 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
         night_effect(np.zeros((4, 5, 3)), np.zeros((5, 3)))
     with pytest.raises(ValueError, match="a canary of shape"):
         night_effect(np.zeros((5, 3)), np.zeros(3), np.zeros((4, 3)), np.zeros(3))
+
+
+def test_a_canary_deviates_from_the_level_of_its_nights_and_not_where_it_is_missing() -> None:
+    """The level leaves out the lowest and the highest quarter: one bad night does not move it."""
+    assert canary_deviation([0.0, 0.0, 0.0, -1.0, np.nan]).tolist() == [0.0, 0.0, 0.0, -1.0, 0.0]
+    assert canary_deviation([[1.0, 3.0], [np.nan, np.nan]]).tolist() == [[-1.0, 1.0], [0.0, 0.0]]
