@@ -30,6 +30,7 @@ from cluster.pools.pool import Pool
 from cluster.pools.probe import admit
 from cluster.process_marks import MARK
 from experiments.atomic_file import atomic_write
+from experiments.config.error_text import first_line
 from experiments.config.paths import REPOSITORY
 from experiments.trial import Trial, digest
 
@@ -147,7 +148,7 @@ class RayJobLauncher:
         try:
             text: str = self._client().get_job_logs(launch.id)
         except Exception as error:
-            return f"(the log of job {launch.id} cannot be read: {_first_line(error)})\n"
+            return f"(the log of job {launch.id} cannot be read: {first_line(error)})\n"
         return text
 
     def close(self) -> None:
@@ -200,12 +201,8 @@ class RayJobLauncher:
 
     def _failed(self, what: str, error: Exception) -> LaunchError:
         """The exception to raise for an error of Ray's client, which has no type of its own for a wrong token."""
-        where, text = f"pool {self.pool.name} at {self.pool.address}", _first_line(error)
+        where, text = f"pool {self.pool.name} at {self.pool.address}", first_line(error)
         if "authentication" in text.lower() or "unauthorized" in text.lower():
             source = self.pool.token_env or self.pool.token_file
             return LaunchRefused(f"{where} refuses {f'the token of {source}' if source else 'trials without a token'}: {text}")
         return LaunchError(f"{where} {what}: {text}")
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n", 1)[0][:300]

@@ -10,6 +10,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from experiments.config.error_text import first_line
 from experiments.config.errors import Problem, UserError
 
 # what typer says without naming a parameter -> which word is wrong, what is wrong with it, and what may have been meant
@@ -62,7 +63,7 @@ def line_of(error: Exception) -> str:
         return str(error)
     if isinstance(error, OSError) and error.filename is not None:
         return _of_file(error)
-    return f"{type(error).__name__}: {_first_line(error)}; this is unexpected: {_kept(error)}"
+    return f"{type(error).__name__}: {first_line(error, empty='no message')}; this is unexpected: {_kept(error)}"
 
 
 def _of_file(error: OSError) -> str:
@@ -74,10 +75,6 @@ def _of_file(error: OSError) -> str:
     }
     hint = hints.get(type(error), "see that its disk is there and has room")
     return f"{os.fsdecode(error.filename)}: {error.strerror or error}; {hint}"
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or ["no message"])[0][:300]
 
 
 def _kept(error: Exception) -> str:

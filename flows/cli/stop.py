@@ -75,7 +75,7 @@ def _launcher(pools: Mapping[str, Pool], trial: Trial) -> launchers.Launcher:
 def _publish(store: SweepStore, plan: Plan, reason: str, out: Console) -> bool:
     """Say in MLflow that the trials were stopped. False, and said, where it cannot be told: such as a damaged database."""
     prepare_environment()
-    from tasks.tracking.live import first_line
+    from experiments.config.error_text import first_line
 
     try:
         from tasks.tracking.projection import publish_sweep

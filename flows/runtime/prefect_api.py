@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn
 
+from experiments.config.error_text import first_line
 from experiments.config.errors import UserError
 
 _ASK_S = 2.0  # for an answer, at most, while a sweep runs: a trial's end waits for it
@@ -70,7 +71,7 @@ def _cause(error: BaseException) -> BaseException | None:
 
 
 def _line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"
+    return f"{type(error).__name__}: {first_line(error, empty='no message')}"
 
 
 def leave(status: int) -> NoReturn:

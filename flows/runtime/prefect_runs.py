@@ -10,9 +10,9 @@ from prefect.client.schemas.objects import StateType
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Crashed
 
+from experiments.config.error_text import first_line
 from flows.runtime.open_flow_runs import OPEN
 from tasks.sweep.store import SweepStore
-from tasks.tracking.live import first_line
 
 
 def rename(run_id: str, name: str, log: Any) -> None:

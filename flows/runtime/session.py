@@ -11,6 +11,7 @@ from cluster import launchers
 from cluster.launchers import LaunchError
 from cluster.pools.pool import find_pool, load_pools
 from cluster.trial_layout import LAUNCH, SLOTS
+from experiments.config.error_text import first_line
 from experiments.config.errors import DamagedFile
 from experiments.trial import Trial
 from flows.runtime import artifacts, prefect_api
@@ -31,7 +32,7 @@ from tasks.sweep.store import Plan, SweepStore
 from tasks.sweep.sweep_stop import SweepStop
 from tasks.sweep.trial_record import damage_of, keep_aside, last_attempt
 from tasks.sweep.what_is_left import what_is_left
-from tasks.tracking.live import LivePublisher, first_line
+from tasks.tracking.live import LivePublisher
 from tasks.tracking.prefect_tasks import publish
 from tasks.tracking.projection import Published
 

@@ -13,6 +13,8 @@ from experiments.config.errors import UserError
 from experiments.config.paths import REPOSITORY
 from experiments.regression.bisection_test import Side, difference, interim_pairs, side_of
 from experiments.stats.estimate import Estimate
+from experiments.trial import Outcome, TrialResult
+from tasks.nightly.comparison import counts, log_metric
 from tasks.report.text_format import plural, signed
 
 _TRIES = 2  # so many times the most pairs of a decision are tried at most, where other work disturbs them
@@ -70,6 +72,17 @@ class PairValues:
     first: float
     second: float
     disturbed: str | None = None
+
+
+def value_of(result: TrialResult, metric: str, trial: str) -> tuple[float, str | None]:
+    """The metric's logarithm, turned so that more is better; and what disturbed it, where it does not count then.
+
+    Raises BisectError, which names the `trial`, where it did not end ok or has no such metric.
+    """
+    value = log_metric(result.summary.get(metric), metric)
+    if result.outcome is not Outcome.OK or math.isnan(value):
+        raise BisectError(f"{trial} ended {result.outcome} ({result.reason}) without {metric}")
+    return value, None if counts(result.disturbed, metric) else result.disturbed
 
 
 MeasurePair = Callable[[str, str], PairValues]  # of two commits, one after the other

@@ -6,7 +6,6 @@ A bisection has a folder in runs/bisect. Called again, one that did not come to 
 from __future__ import annotations
 
 import json
-import math
 import os
 import secrets
 import signal
@@ -25,9 +24,8 @@ from experiments.atomic_file import atomic_write
 from experiments.config.errors import DamagedFile
 from experiments.config.strict import Strict
 from experiments.json_file import read_model, sealed_text
-from experiments.trial import Outcome, Trial, digest
-from tasks.nightly.bisect import BisectError, Bisection, PairValues
-from tasks.nightly.comparison import counts, log_metric
+from experiments.trial import Trial, digest
+from tasks.nightly.bisect import BisectError, Bisection, PairValues, value_of
 from tasks.sweep.result_file import read_result
 
 _TRIAL_S = 3600.0
@@ -108,7 +106,7 @@ class BisectPairs:
         return None
 
     def _values(self, trials: Sequence[Path]) -> PairValues:
-        first, second = (value_of(trial, self._metric) for trial in trials)
+        first, second = (_value_in(trial, self._metric) for trial in trials)
         return PairValues(first[0], second[0], first[1] or second[1])
 
 
@@ -141,7 +139,7 @@ def run_once(tree: Path, trial: Trial, out: Path, metric: str, ending: Ending = 
         if isinstance(error, subprocess.TimeoutExpired):
             raise BisectError(f"a trial of {tree.name} took more than {_TRIAL_S:.0f} s; its log is {out / LOG}") from None
         raise
-    value_of(out, metric)
+    _value_in(out, metric)
 
 
 def _end(process: subprocess.Popen[bytes] | None, key: str) -> None:
@@ -154,19 +152,15 @@ def _end(process: subprocess.Popen[bytes] | None, key: str) -> None:
         process.wait()
 
 
-def value_of(out: Path, metric: str) -> tuple[float, str | None]:
-    """The metric's logarithm of a trial in `out/`, turned so that more is better; and what disturbed it, where it does not count then.
-
-    Raises BisectError where the trial left no value, with its reason and where its log is.
-    """
-    commit, log = out.name.partition("-")[2], out / LOG
+def _value_in(out: Path, metric: str) -> tuple[float, str | None]:
+    """`bisect.value_of` a trial's folder. Raises BisectError where the trial left no value, with its reason and where its log is."""
+    trial, log = f"a trial of {out.name.partition('-')[2]}", f"its log is {out / LOG}"
     try:
         result = read_result(out)
+        if result is not None:
+            return value_of(result, metric, trial)
     except DamagedFile as error:
-        raise BisectError(f"a trial of {commit}: {error}; its log is {log}") from None
-    if result is None:
-        raise BisectError(f"a trial of {commit} left no result; its log is {log}")
-    value = log_metric(result.summary.get(metric), metric)
-    if result.outcome is not Outcome.OK or math.isnan(value):
-        raise BisectError(f"a trial of {commit} ended {result.outcome} ({result.reason}) without {metric}; its log is {log}")
-    return value, None if counts(result.disturbed, metric) else result.disturbed
+        raise BisectError(f"{trial}: {error}; {log}") from None
+    except BisectError as error:
+        raise BisectError(f"{error}; {log}") from None
+    raise BisectError(f"{trial} left no result; {log}")

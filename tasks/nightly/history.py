@@ -7,17 +7,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from experiments.config.error_text import first_line
 from experiments.config.scalar_text import yaml_text
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.nightly.store import PAIRED, SLOWED_CONTROL
 from tasks.sweep.store import Plan, StoreError, SweepStore
 from tasks.tracking.client import connect
+from tasks.tracking.runs import search
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
-    from mlflow.tracking import MlflowClient
 
-_PAGE = 1000
 # They change of themselves; the part `code` of a trial's key tells a change of its own code from one elsewhere in the tree
 _VOLATILE = frozenset({"host", "host_id", "threads", "clock", "device_count", "tree", "git_checked"})
 # They are measured, and differ a little where nothing did; whatever else looks like a number may be a version
@@ -75,10 +75,9 @@ def past_nights(name: str, experiment: str, before: str) -> History:
         if known is None:
             return history
         query = f"tags.`night.name` = '{name}' and tags.`sweep.role` = 'trial' and tags.`trial.outcome` = 'ok' and tags.emulated = 'false'"
-        runs = list(_search(client, str(known.experiment_id), query))
+        runs = search(client, str(known.experiment_id), query, ["attributes.start_time DESC"])
     except Exception as error:
-        reason = str(error).strip().split("\n", 1)[0][:200]
-        raise HistoryError(f"the past nights could not be read from MLflow ({type(error).__name__}: {reason})") from error
+        raise HistoryError(f"the past nights could not be read from MLflow ({type(error).__name__}: {first_line(error)})") from error
     seen: set[tuple[str, str, str, int]] = set()
     for run in runs:
         trial = _measured(run)
@@ -135,16 +134,6 @@ def _short(values: set[str]) -> str:
 
 def _is_hex(text: str) -> bool:
     return all(letter in "0123456789abcdef" for letter in text)
-
-
-def _search(client: MlflowClient, experiment: str, query: str) -> Iterable[Run]:
-    token = None
-    while True:
-        page = client.search_runs([experiment], query, max_results=_PAGE, page_token=token, order_by=["attributes.start_time DESC"])
-        yield from page
-        token = page.token
-        if not token:
-            return
 
 
 def _measured(run: Run) -> Measured:

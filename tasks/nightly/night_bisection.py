@@ -6,7 +6,6 @@ same steps again and takes what has been measured from there.
 
 from __future__ import annotations
 
-import math
 import subprocess
 import time
 from collections import Counter
@@ -21,7 +20,6 @@ from experiments.trial import Outcome, Trial
 from tasks.nightly import bisect
 from tasks.nightly.bisect import BisectError, Bisection, PairValues
 from tasks.nightly.commit_records import FoundCommit
-from tasks.nightly.comparison import counts, log_metric
 from tasks.nightly.night_run import NightRun
 from tasks.nightly.pair_trials import BISECT, PairMaker, of_side
 from tasks.nightly.plan import templates
@@ -152,10 +150,7 @@ class _Search:
         result = self.run.sweep.result(trial.key)
         if self._stopped() or result is None or result.outcome is Outcome.CANCELLED:
             raise Interrupted
-        value = log_metric(result.summary.get(self.item.metric), self.item.metric)
-        if result.outcome is not Outcome.OK or math.isnan(value):
-            raise BisectError(f"a trial of {commit[:12]} ended {result.outcome} ({result.reason}) without {self.item.metric}")
-        return value, None if counts(result.disturbed, self.item.metric) else result.disturbed
+        return bisect.value_of(result, self.item.metric, f"a trial of {commit[:12]}")
 
     def _trial(self, commit: str, number: int) -> Trial:
         first = of_side(self.run.plan, self.item.cell, BISECT, commit)

@@ -11,6 +11,8 @@ from prefect.blocks.abstract import NotificationBlock
 from prefect.blocks.core import Block
 from prefect.blocks.webhook import Webhook
 
+from experiments.config.error_text import first_line
+
 
 class NotifyError(Exception):
     """A block is missing, is of the wrong kind, or its service did not take the message; the text says which."""
@@ -22,7 +24,7 @@ def send(name: str, subject: str, body: str) -> None:
         block = _now(Block.load(name))
     except ValueError as error:
         raise NotifyError(
-            f"notification block {name} cannot be loaded ({_line(error)}); `prefect block ls` shows those there are"
+            f"notification block {name} cannot be loaded ({first_line(error)}); `prefect block ls` shows those there are"
         ) from error
     try:
         if isinstance(block, NotificationBlock):
@@ -35,7 +37,7 @@ def send(name: str, subject: str, body: str) -> None:
     except NotifyError:
         raise
     except Exception as error:
-        raise NotifyError(f"block {name} did not take the message ({type(error).__name__}: {_line(error)})") from error
+        raise NotifyError(f"block {name} did not take the message ({type(error).__name__}: {first_line(error)})") from error
 
 
 def send_all(names: Sequence[str], done: Sequence[str], subject: str, body: str) -> tuple[list[str], list[str]]:
@@ -59,7 +61,3 @@ def _now(value: Any) -> Any:
 
 async def _wait(value: Any) -> Any:
     return await value
-
-
-def _line(error: BaseException) -> str:
-    return str(error).strip().split("\n", 1)[0][:200]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cluster.journal.journal import Record
+from experiments.config.error_text import first_line
 from experiments.trial import Trial, TrialResult
 from tasks.sweep.store import Plan
 from tasks.sweep.trial_record import measured_journal
@@ -110,8 +111,3 @@ class LivePublisher:
             except queue.Empty:
                 return batch, False
         return batch, True
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's text, or its type where it has none."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

@@ -10,6 +10,7 @@ from logging import Logger, LoggerAdapter, getLogger
 from pathlib import Path
 
 from cluster.disk_full import is_disk_full
+from experiments.config.error_text import first_line
 from experiments.config.errors import DamagedFile
 from experiments.trial import Outcome, TrialResult
 from tasks.analysis.held_files import read_kept
@@ -78,8 +79,7 @@ def publish_sweep(
             check_database(thorough=True)
             if time.monotonic() + pause > deadline or is_disk_full(error) or _SQLITE_FULL in str(error):
                 raise
-            message = str(error).strip().split("\n", 1)[0][:200]
-            (log or getLogger(__name__)).warning("MLflow does not answer (%s); again in %.0f s", message, pause)
+            (log or getLogger(__name__)).warning("MLflow does not answer (%s); again in %.0f s", first_line(error), pause)
             time.sleep(pause)
             pause = min(pause * 2, 10.0)
 

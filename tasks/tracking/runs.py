@@ -136,12 +136,12 @@ def digest_of(published: Iterable[tuple[str, int, str]]) -> str:
     return digest(sorted(published))
 
 
-def search(client: MlflowClient, experiment_id: str, query: str) -> list[Run]:
-    """All runs of an experiment that match `query`, from all pages of the answer."""
+def search(client: MlflowClient, experiment_id: str, query: str, order_by: list[str] | None = None) -> list[Run]:
+    """All runs of an experiment that match `query`, from all pages of the answer; `order_by` as MLflow has it."""
     runs: list[Run] = []
     token = None
     while True:
-        page = client.search_runs([experiment_id], query, max_results=1000, page_token=token)
+        page = client.search_runs([experiment_id], query, max_results=1000, order_by=order_by, page_token=token)
         runs.extend(page)
         token = page.token
         if not token:

@@ -60,7 +60,9 @@ class Client:
     def get_run(self, run_id: str) -> Any:
         return self.runs[run_id]
 
-    def search_runs(self, experiments: Sequence[str], query: str, max_results: int, page_token: str | None = None) -> Page:
+    def search_runs(
+        self, experiments: Sequence[str], query: str, max_results: int, order_by: None = None, page_token: str | None = None
+    ) -> Page:
         wanted = _QUERY.findall(query)
         found = [
             run

@@ -1,0 +1,21 @@
+"""An error in one line of a message."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments.config.error_text import first_line
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("refused", "refused"), ("\n refused\nby peer", "refused"), ("one\r\ntwo", "one"), ("x" * 301, "x" * 300), ("", "OSError")],
+)
+def test_the_first_line_of_what_it_says(text: str, line: str) -> None:
+    assert first_line(OSError(text)) == line
+
+
+def test_what_says_nothing_is_its_type_or_as_the_message_wants_it() -> None:
+    assert first_line(KeyboardInterrupt()) == "KeyboardInterrupt"
+    assert first_line(OSError(" \n"), empty="no message") == "no message"
+    assert first_line(OSError("text"), empty="no message") == "text"
