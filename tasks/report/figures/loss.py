@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.summary import BATCH_TIMES
 from tasks.analysis.cell import Cell
+from tasks.report.figures.coincident import LINE_WIDTH, CellCurve, coincident, name_curves, named_together
 from tasks.report.figures.style import CURVES
 
 POINTS = 2000  # of all curves together, at least LEAST of each: smoothed curves need no more
@@ -17,35 +17,61 @@ LEAST = 40
 
 
 def loss_figure(cells: Sequence[Cell]) -> Figure | None:
-    """Loss by step, smoothed, of each cell's first repeat that trained; dashed where loss parity struck it."""
-    trained = [
-        cell for cell in cells if cell.measured and all(cell.mean(f"{name}_p50_s") is None for name in BATCH_TIMES.values())
-    ]  # only what does not train has a time of a batch
-    curves = [cell for cell in trained if np.isfinite(cell.measured[0].losses).sum() >= 2]
-    if not curves:
+    """Loss by step, smoothed, of each cell's first repeat that trained; dashed where loss parity struck it.
+
+    Cells whose curves lie on one another are one entry of the legend, which names all of them.
+    """
+    trained = [cell for cell in cells if cell.measured and cell.trains]
+    shown = [cell for cell in trained if np.isfinite(cell.measured[0].losses).sum() >= 2]
+    if not shown:
         return None
+    groups = coincident([_curve(cell, max(LEAST, POINTS // len(shown))) for cell in shown])
     figure = Figure(figsize=(8.6, 4.2), layout="constrained")
     axes = figure.add_subplot()
-    by_cell = len(curves) <= len(CURVES)
-    names = [cell.short if by_cell else str(cell.trial.parameters.get("precision", "")) for cell in curves]
-    colours = dict(zip(dict.fromkeys(names), CURVES * (1 + len(names) // len(CURVES)), strict=False))
-    drawn: dict[tuple[str, str], list[np.ndarray[Any, Any]]] = {}  # (name, style) -> curves, (2, points) each
-    for cell, name in zip(curves, names, strict=True):
-        row = cell.measured[0]
-        shown = np.unique(np.linspace(0, row.steps.size - 1, max(LEAST, POINTS // len(curves))).astype(int))
-        drawn.setdefault((name, "--" if cell.struck else "-"), []).append(np.array([row.steps[shown], _smooth(row.losses)[shown]], float))
-    seen: set[str] = set()
-    for (name, style), several in drawn.items():  # as one line with gaps: a thousand lines take seconds
-        gap = np.full((2, 1), np.nan)
-        steps, losses = np.hstack([part for curve in several for part in (curve, gap)])[:, :-1]
-        label = None if name in seen else name
-        axes.plot(steps, losses, style, color=colours[name], linewidth=1.6, alpha=1 if by_cell else 0.6, label=label)
-        seen.add(name)
+    by_cell = len(groups) <= len(CURVES)
+    if by_cell:
+        _draw_groups(axes, groups)
+    else:
+        _draw_by_precision(axes, [curve for group in groups for curve in group])
     axes.set_xlabel("step, warm-up included")
     axes.set_ylabel("training loss (smoothed)")
-    if len(seen) > 1:
-        figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=8)
+    together = by_cell and len(groups) < len(shown)
+    if together or len(axes.get_legend_handles_labels()[1]) > 1:
+        name_curves(figure, axes, together=together)
     return figure
+
+
+def _curve(cell: Cell, most: int) -> CellCurve:
+    """At most `most` points of the curve, evenly over its steps."""
+    row = cell.measured[0]
+    at = np.unique(np.linspace(0, row.steps.size - 1, most).astype(int))
+    return CellCurve(cell, np.array([row.steps[at], _smooth(row.losses)[at]], float), "--" if cell.struck else "-")
+
+
+def _draw_groups(axes: Any, groups: Sequence[Sequence[CellCurve]]) -> None:
+    """A line for each group. Of those that share their first steps the shorter lies on top, so that both are seen."""
+    longest = max(group[0].points.shape[1] for group in groups)
+    for group, colour in zip(groups, CURVES, strict=False):
+        first = group[0]
+        above = 2 + (1 - first.points.shape[1] / longest) / 2
+        name = named_together([curve.cell for curve in group])
+        axes.plot(*first.points, first.style, color=colour, linewidth=LINE_WIDTH, label=name, zorder=above)
+
+
+def _draw_by_precision(axes: Any, curves: Sequence[CellCurve]) -> None:
+    """More curves than colours: by precision, each precision's as one line with gaps, since a thousand lines take seconds."""
+    drawn: dict[tuple[str, str], list[CellCurve]] = {}
+    for curve in curves:
+        drawn.setdefault((str(curve.cell.trial.parameters.get("precision", "")), curve.style), []).append(curve)
+    names = list(dict.fromkeys(name for name, _ in drawn))
+    colours = dict(zip(names, CURVES * (1 + len(names) // len(CURVES)), strict=False))
+    labelled: set[str] = set()
+    for (name, style), several in drawn.items():
+        gap = np.full((2, 1), np.nan)
+        steps, losses = np.hstack([part for curve in several for part in (curve.points, gap)])[:, :-1]
+        label = None if name in labelled else name
+        axes.plot(steps, losses, style, color=colours[name], linewidth=LINE_WIDTH, alpha=0.6, label=label)
+        labelled.add(name)
 
 
 def _smooth(losses: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
