@@ -18,6 +18,7 @@ from experiments.trial import Trial, digest
 from tasks.sweep.store import Plan
 from tasks.tracking import pages
 from tasks.tracking.client import is_local, tracking_uri
+from tasks.tracking.run_names import run_name, telling_axes
 from tasks.tracking.values import log_params, milliseconds, prefixed_tags
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class SweepRuns:
         self.parent = self.find_parent()
         self._describe_experiment()
         self._known: dict[tuple[str, str], Known] | None = None  # by a trial's key and the attempt
+        self._axes: list[str] | None = None  # that its trials' names begin with
 
     def find_parent(self) -> str:
         """Id of the sweep's own run, created if there is none."""
@@ -68,8 +70,9 @@ class SweepRuns:
         """Id of the run of one attempt, created if there is none. `started_at` (Unix time, s): start time of a new run."""
         if (known := self._of_attempt(trial.key, attempt)) is not None:
             return known.run_id
-        name = trial.name if attempt == 1 else f"{trial.name} · attempt {attempt}"
-        run_id = self._create(name, started_at, self._trial_tags(trial, attempt))
+        if self._axes is None:
+            self._axes = telling_axes(self.plan)
+        run_id = self._create(run_name(trial, attempt, self._axes), started_at, self._trial_tags(trial, attempt))
         own = {name: value for name, value in trial.parameters.items() if name not in trial.axes}
         log_params(self.client, run_id, {**own, **trial.axes, "repeat": trial.repeat})
         assert self._known is not None
@@ -109,6 +112,7 @@ class SweepRuns:
             "sweep.id": trial.sweep_id,
             "sweep.role": "trial",
             "trial.key": trial.key,
+            "trial.name": trial.name,  # as terminals and reports have it
             "trial.cell": trial.cell,
             "trial.attempt": str(attempt),
             "trial.repeat": str(trial.repeat),
