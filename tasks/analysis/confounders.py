@@ -14,6 +14,8 @@ _OF_THE_COMMIT = frozenset({"git_commit", "git_dirty", "git_checked", "tree"})
 _OF_FIRST_TRIALS = frozenset({"compilation", "weights"})  # later ones find what the first has kept
 _AFTER_THE_WINDOW = frozenset({"profile_steps", "profile_repeats", "communication_steps"})  # what they ask for is done when all is measured
 _OF_THE_POOL = frozenset({"device_kind", "device_name", "device_count", "pool"})
+_WITH_UNIT = ("_mhz", "_w", "_bytes")  # endings of the environment's names whose values devices of one kind report a little unlike
+_NEAR = 1.01  # up to this ratio such values are equal; counts, versions and settings are equal or differ
 
 
 def value_key(value: Any) -> str:
@@ -23,8 +25,9 @@ def value_key(value: Any) -> str:
 def confounders(cells: Sequence[Cell], *, between: bool = False) -> list[tuple[str, list[tuple[str, list[Cell]]]]]:
     """What differs between cells that were compared and is not an axis: (name, [(value, cells), ...]).
 
-    Environment values, versions of packages, and parameters that the suite set differently without an axis. Numbers within 1 % count as
-    equal (clocks). Where only a first trial compiles or draws weights, cells in which as many trials did are alike.
+    Environment values, versions of packages, and parameters that the suite set differently without an axis. What a device reports with a
+    unit (MHz, W, bytes) counts as equal within 1 %; all else must be equal. Where only a first trial compiles or draws weights, cells in
+    which as many trials did are alike.
     `between`: without what as many trials of each cell have, such as hosts that all cells ran on equally often.
     """
     differences = []
@@ -39,7 +42,7 @@ def confounders(cells: Sequence[Cell], *, between: bool = False) -> list[tuple[s
         groups: dict[str, list[Cell]] = {}
         mixes = set()
         for cell in cells:
-            values = ["unknown" if (value := row.environment.get(name)) is None else str(value) for row in cell.measured]
+            values = [_text(row.environment.get(name)) for row in cell.measured]
             if name == "compilation" and {*values} == {"none"}:
                 continue  # the parameter `compile` tells the same
             mixes.add(tuple(sorted(Counter(values).items())))
@@ -47,9 +50,7 @@ def confounders(cells: Sequence[Cell], *, between: bool = False) -> list[tuple[s
                 groups.setdefault(value, []).append(cell)
         if len(mixes) == 1 and (between or name in _OF_FIRST_TRIALS):
             continue
-        known = numbers(row.environment.get(name) for cell in cells for row in cell.measured)
-        close = len(known) == sum(len(cell.measured) for cell in cells) and max(known) <= min(known) * 1.01
-        if len(groups) > 1 and not close:
+        if len(groups) > 1 and not (name.endswith(_WITH_UNIT) and _near(cells, name)):
             differences.append((name, list(groups.items())))
     differences += package_confounders(cells, {*hidden, *keys})
     meant = {name for cell in cells for name in cell.named} if axes & NAMES_OF_SETTINGS else set()
@@ -62,6 +63,19 @@ def confounders(cells: Sequence[Cell], *, between: bool = False) -> list[tuple[s
         if len(settings) > 1 and name not in axes:
             differences.append((name, list(settings.items())))
     return differences
+
+
+def _text(value: Any) -> str:
+    """A value of the environment; a whole number is the same as int and as float."""
+    if value is None:
+        return "unknown"
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _near(cells: Sequence[Cell], name: str) -> bool:
+    """Whether all measured trials know a number of this name, the largest within 1 % of the smallest."""
+    known = numbers(row.environment.get(name) for cell in cells for row in cell.measured)
+    return len(known) == sum(len(cell.measured) for cell in cells) and max(known) <= min(known) * _NEAR
 
 
 def _changing(cells: Sequence[Cell]) -> list[str]:
