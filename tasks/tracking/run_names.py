@@ -1,4 +1,4 @@
-"""What MLflow's runs of trials are called: its lists show some thirty letters, so a name begins with what tells its cell from the others."""
+"""What MLflow's runs of trials are called: its lists show some thirty letters, so a name begins with what tells its cell apart."""
 
 from __future__ import annotations
 
