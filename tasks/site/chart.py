@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from tasks.site.series import VERDICTS, Array, Points
 
 WIDTH, HEIGHT = 1240, 400
-_LEFT, _RIGHT, _TOP, _BOTTOM = 104, 1224, 30, 356  # the plot's edges
+_LEFT, _RIGHT, _TOP, _BOTTOM = 32, 1136, 30, 356  # the plot's edges; right of it the numbers, where a narrow screen shows the newest nights
+_LEAST_DAYS = 13  # along the axis: a narrow screen shows half of it, so that all of the first nights are seen
 _INSET = 40  # so that marks at either end are whole
 _MOST_LABELS = 8  # dates along the axis
 _INTERVALS_REACH = 0.6  # of the range of values and bands, by which intervals may widen it on either side
@@ -40,7 +41,7 @@ def draw_chart(title: str, points: Points, days: NDArray[np.int_], labels: Seque
     `days`: a number for each of `points`' nights, rising, by which it stands on the axis: missing nights leave a gap. `labels`: the dates.
     `marks`: (day, text) of accepted changes.
     """
-    axes = _Axes(int(days[0]), max(int(days[-1] - days[0]), 1), *_range(points))
+    axes = _Axes(int(days[0]), int(days[-1]), *_range(points))
     x, y = axes.at(days), axes.up(points.value)
     parts = [
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">',
@@ -57,15 +58,15 @@ def draw_chart(title: str, points: Points, days: NDArray[np.int_], labels: Seque
 
 @dataclass(frozen=True)
 class _Axes:
-    """From days and values to places in the view. `span`: days from the first to the last; `low`, `high`: the vertical axis's ends."""
+    """From days and values to places in the view. `low`, `high`: the vertical axis's ends. The last day is at the right."""
 
     first: int
-    span: int
+    last: int
     low: float
     high: float
 
     def at(self, day: NDArray[np.int_] | int) -> NDArray[np.int_]:
-        share = (np.asarray(day) - self.first) / self.span
+        share = 1 - (self.last - np.asarray(day)) / max(self.last - self.first, _LEAST_DAYS)
         return np.asarray(np.rint(_LEFT + _INSET + share * (_RIGHT - _LEFT - 2 * _INSET)), dtype=int)
 
     def up(self, value: Array | float) -> NDArray[np.int_]:
@@ -92,7 +93,7 @@ def _grid(axes: _Axes) -> str:
     places = max(0, -math.floor(math.log10(ticks[1] - ticks[0]) + 1e-9))
     at = [(int(axes.up(tick)), f"{tick:,.{places}f}") for tick in ticks if axes.low <= tick <= axes.high]
     lines = "".join(f"M{_LEFT} {up}H{_RIGHT}" for up, _ in at)
-    texts = "".join(f'<text x="{_LEFT - 12}" y="{up + 7}">{text}</text>' for up, text in at)
+    texts = "".join(f'<text x="{_RIGHT + 12}" y="{up + 7}">{text}</text>' for up, text in at)
     return f'<path class="grid" d="{lines}"/><g class="ys">{texts}</g>'
 
 
@@ -129,7 +130,7 @@ def _changes(axes: _Axes, marks: Iterable[tuple[int, str]]) -> str:
     """A line before the first night of each accepted change, with a flag whose text shows on hover."""
     parts = []
     for day, text in marks:
-        if axes.first <= day <= axes.first + axes.span:
+        if axes.first <= day <= axes.last:
             place = int(axes.at(day)) - 5
             flag = f'<path class="flag" d="M{place} {_TOP - 22}h18l-5 8 5 8h-18z"/>'
             parts.append(f'<g class="accepted"><path d="M{place} {_TOP - 14}V{_BOTTOM}"/>{flag}<title>{escape(text)}</title></g>')

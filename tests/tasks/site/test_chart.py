@@ -84,9 +84,22 @@ def test_an_interval_too_wide_to_show_leaves_the_values_their_room() -> None:
     assert numbers(paths(wide, "iv same")[0]).min() >= 0
 
 
-def test_a_single_night_is_drawn() -> None:
+def test_a_single_night_is_drawn_where_a_narrow_screen_shows_it() -> None:
+    """Which shows the right half of a chart at first: at the left nothing was to be seen."""
     chart = drawn(verdict())
-    assert len(chart.x) == 1 and paths(chart, "band")
+    assert chart.x.tolist() == [1096] and paths(chart, "band")
+
+
+@pytest.mark.parametrize(("nights", "first"), [(2, 1017), (7, 623), (14, 72), (30, 72)])
+def test_two_weeks_fill_the_axis_and_fewer_nights_stand_at_its_right(nights: int, first: int) -> None:
+    chart = drawn(*[verdict()] * nights)
+    assert (chart.x[0], chart.x[-1]) == (first, 1096)
+
+
+def test_the_numbers_stand_right_of_the_plot() -> None:
+    chart = drawn(verdict(), verdict(value=12_345.6))
+    texts = re.findall(r'<text x="(\d+)" y="\d+">([\d.,]+)</text>', chart.svg.partition('class="xs"')[0])
+    assert {int(x) for x, _ in texts} == {1148} and int(chart.x[-1]) < 1136
 
 
 def test_an_accepted_change_is_a_flag_with_a_text_and_one_beyond_the_nights_is_none() -> None:
@@ -110,7 +123,14 @@ def test_a_sparkline_is_flat_where_nothing_that_matters_moved() -> None:
     flat = numbers(re.findall(r'd="([^"]*)"', sparkline(points_of(*[verdict(value=100 + night % 2) for night in range(9)])))[0])
     assert np.abs(flat[3::2]).max() <= 3, "1 % of an axis that spans more than 12 %"
     fell = sparkline(points_of(*[verdict()] * 5, alarm(6, 0.9)))
-    assert re.search(r'class="slower" d="M118 \d+h0"', fell) and int(re.findall(r"M118 (\d+)h0", fell)[0]) > 12
+    assert re.search(r'class="slower" d="M116 \d+h0"', fell) and int(re.findall(r"M116 (\d+)h0", fell)[0]) > 12
+
+
+@pytest.mark.parametrize("ratio", [0.5, 2.0])
+def test_a_sparklines_last_dot_is_whole(ratio: float) -> None:
+    """It is 6 wide, in a view of 120 x 24."""
+    [(x, y)] = re.findall(r'class="\w+" d="M(\d+) (\d+)h0"', sparkline(points_of(*[verdict()] * 40, alarm(41, ratio))))
+    assert 3 <= int(x) <= 117 and 3 <= int(y) <= 21
 
 
 def test_a_sparkline_has_the_last_thirty_nights() -> None:
