@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from tasks.analysis.cell import Cell
 from tasks.report.figures.style import GREY, MOST, bars, name_bars
-from tasks.report.sections.step_decomposition import PART_NAMES, PART_SHARES, other_share
+from tasks.report.sections.step_decomposition import PART_SHARES, other_share, part_names
 
 _OF_PARTS = ("#d55e00", "#cc79a7", "#3b82c4", "#2a9d78")
 COLOURS = (*islice(cycle(_OF_PARTS), len(PART_SHARES)), GREY)  # of a step's parts in their order, then of the rest
@@ -25,13 +25,16 @@ def decomposition_figure(cells: Sequence[Cell]) -> Figure | None:
     left = np.zeros(len(selection))
     shares = np.array([_shares(cell) for cell in selection])
     steps = np.array([_mean_step_ms(cell) for cell in selection])
-    for name, colour, share in zip(PART_NAMES, COLOURS, shares.T, strict=True):
+    trains = any(cell.trains for cell in selection)
+    for name, colour, share in zip(part_names(selection), COLOURS, shares.T, strict=True):
+        if not trains and not share.any():
+            continue  # what does not train has no optimiser
         part = share * steps
         axes.barh(range(len(selection)), part, left=left, height=0.62, color=colour, label=name)
         left += part
     name_bars(figure, axes, [cell.short for cell in selection])
     axes.set_xlabel("mean step time (ms)")
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=len(PART_NAMES), fontsize=9)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=len(axes.containers), fontsize=9)
     return figure
 
 

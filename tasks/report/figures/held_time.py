@@ -48,7 +48,7 @@ def held_time_figure(held: HeldTime | None, names: Mapping[str, str]) -> Figure 
             left += widths
     name_bars(figure, axes, [names.get(trial.trial, trial.trial) for trial in shown])
     rest = f"; the first {MOST} of {len(held.trials)} trials" if len(held.trials) > MOST else ""
-    axes.set_xlabel(f"{'s' if held.slots == 1 else 'slot-seconds'} in the order of the run{rest}")
+    axes.set_xlabel(f"{'seconds' if held.slots == 1 else 'slot-seconds'}; trials in the order of the run{rest}")
     handles, labels = axes.get_legend_handles_labels()
     beside = 5 if max(map(len, labels), default=0) < _WIDE else 4
     figure.legend(handles, labels, loc="outside upper center", ncols=min(beside, len(labels)), fontsize=9)

@@ -20,12 +20,14 @@ OTHER = "other"  # the part that no timer saw
 _WORDS = {"data_wait": "waits for host", "h2d": "copy to device", "forward_backward": "forward + backward", "optimizer": "optimiser"}
 PART_SHARES = tuple(f"{part}_share" for part in PARTS)
 PART_NAMES = (*(_WORDS.get(part, part.replace("_", " ")) for part in PARTS), OTHER)
-_HEADER = [
+_OF_TRAINING = "optimizer_share"
+_BEFORE = [
     "cell",
     "step, median",
     "step, p90",
     *(f"{name.replace('_', ' ')}, {rank}" for name in BATCH_TIMES.values() for rank in PERCENTILES),
-    *PART_NAMES,
+]
+_AFTER = [
     "host in loader",
     "peak memory",
     "alloc. retries",
@@ -40,6 +42,12 @@ _HEADER = [
 ]
 
 
+def part_names(cells: Sequence[Cell]) -> tuple[str, ...]:
+    """The parts of a step, then the rest. Where no cell trains there is no backward pass."""
+    trains = any(cell.trains for cell in cells)
+    return PART_NAMES if trains else tuple("forward" if name == _WORDS["forward_backward"] else name for name in PART_NAMES)
+
+
 def section(source: ReportSource) -> Section | None:
     return table_section(
         "step_decomposition",
@@ -52,7 +60,9 @@ def section(source: ReportSource) -> Section | None:
 
 def decomposition_table(cells: Sequence[Cell]) -> TextTable:
     """A row for each cell that measured, mean over repeats; columns that nothing is known of are left out."""
-    return without_empty(TextTable(_HEADER, [_row(cell) for cell in cells if cell.measured], numeric=True))
+    measured = [cell for cell in cells if cell.measured]
+    header = [*_BEFORE, *part_names(measured), *_AFTER]
+    return without_empty(TextTable(header, [_row(cell) for cell in measured], numeric=True))
 
 
 def _row(cell: Cell) -> list[str]:
@@ -61,7 +71,7 @@ def _row(cell: Cell) -> list[str]:
         cell.short,
         *(_mean(cell, name) for name in ("step_time_median_s", "step_time_p90_s")),
         *(_batch_time(cell, name, rank) for name in BATCH_TIMES.values() for rank in PERCENTILES),
-        *(percent(share) for share in shares),
+        *("–" if name == _OF_TRAINING and not cell.trains else percent(share) for name, share in zip(PART_SHARES, shares, strict=True)),
         percent(other_share(shares)),
         percent(cell.mean("loader_wait_share")),
         _mean(cell, "peak_memory_bytes"),

@@ -138,9 +138,9 @@ def test_bars_span_the_values_and_their_intervals() -> None:
 
     ranking = ranking_of(in_threes((100.0, 150.0, 120.0)))
     low, dot, high = ranking.cells[0].bar
-    assert low is not None and high == pytest.approx(100 - 3 / 1.06, abs=0.01) and low < dot < high, "the largest ends at the right"
+    assert low is not None and high == pytest.approx(100 - 4 / 1.08, abs=0.01) and low < dot < high, "the largest ends at the right"
     least = ranking.cells[-1].bar
-    assert least[0] == pytest.approx(3 / 1.06, abs=0.01) and ranking.cells[0].base == least[1], (
+    assert least[0] == pytest.approx(4 / 1.08, abs=0.01) and ranking.cells[0].base == least[1], (
         "the smallest at the left; it is the baseline"
     )
     assert ranking.top is None, "all are shown at once"
@@ -175,10 +175,13 @@ def test_markdown_says_nothing_of_bars_since_it_has_none() -> None:
     assert BARS not in text and TEXT in text
 
 
-def test_a_long_name_in_a_tables_first_column_has_room_and_breaks_at_no_hyphen() -> None:
-    rows = [["bf16 · compile layer · MP-0", "1"], ["a" * 24, "2"], ["a" * 25, "3"]]
+BY_LENGTH = {12: "nb", 13: "short", 24: "short", 25: "long"}  # a name's letters -> its class
+
+
+def test_a_name_in_a_tables_first_column_has_room_and_breaks_at_no_hyphen() -> None:
+    rows = [["bf16 · compile layer · MP-0", "1"], *(["a" * letters, "2"] for letters in BY_LENGTH)]
     section = Section("made_up", "Made up", [TextTable(["cell", "share"], rows, numeric=True)])
     html = render_html(replace(report_of(repeats(workers(0), 100.0)), sections=[section]))
     assert '<th scope="row" class="long">bf16 · compile layer · <span class="nb">MP-0</span></th>' in html
-    assert f'<th scope="row">{"a" * 24}</th>' in html and f'<th scope="row" class="long">{"a" * 25}</th>' in html
+    assert [f'<th scope="row" class="{kind}">{"a" * letters}</th>' in html for letters, kind in BY_LENGTH.items()] == [True] * 4
     assert ".long { min-width: 220px; }" in html and ".nb { white-space: nowrap; }" in html

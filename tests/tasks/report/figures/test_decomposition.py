@@ -29,6 +29,13 @@ def test_timers_that_overlap_leave_no_rest() -> None:
     assert figure is not None and figure.axes[0].patches[-1].get_width() == 0.0
 
 
+def test_inference_has_no_backward_pass_and_no_optimiser() -> None:
+    shares = {**SHARES, "forward_backward_share": 0.85, "optimizer_share": 0.0}
+    figure = decomposition_figure(made([row(workers(0), 100.0, summary={**shares, **STEPS, "latency_p50_s": 0.01})]))
+    assert figure is not None
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["waits for host", "copy to device", "forward"]
+
+
 def test_without_parts_there_is_no_figure() -> None:
     assert decomposition_figure(made([row(workers(0), 100.0)])) is None
     assert decomposition_figure([]) is None

@@ -22,13 +22,13 @@ def test_bars_are_in_the_order_of_the_run_and_add_up_to_the_held_time() -> None:
     by_trial = [[bar for bar in axes.patches if round(bar.get_y() + bar.get_height() / 2) == y] for y in (0, 1)]
     assert [bar.get_width() for bar in by_trial[0]] == pytest.approx([0.5, 0.0, 0.5, 1.0, 4.0])
     assert [bar.get_x() for bar in by_trial[1]] == pytest.approx([0.0, 0.0, 2.0, 2.0, 2.0])
-    assert axes.get_xlabel() == "s in the order of the run"
+    assert axes.get_xlabel() == "seconds; trials in the order of the run"
 
 
 def test_no_more_bars_than_can_be_read_and_none_without_held_time() -> None:
     figure = held_time_figure(HeldTime([HeldTrial(str(number), "cpu", PARTS) for number in range(MOST + 1)], slots=2), {})
     assert figure is not None and len(figure.axes[0].get_yticklabels()) == MOST
-    assert figure.axes[0].get_xlabel() == f"slot-seconds in the order of the run; the first {MOST} of {MOST + 1} trials"
+    assert figure.axes[0].get_xlabel() == f"slot-seconds; trials in the order of the run; the first {MOST} of {MOST + 1} trials"
     assert held_time_figure(None, {}) is None and held_time_figure(HeldTime([]), {}) is None
 
 

@@ -69,6 +69,18 @@ def test_percentiles_of_a_batchs_time_and_why_one_is_missing() -> None:
     assert shown(service_time_p50_s=0.01) == {"service time, p50": "10.0 ms", "service time, p99": "needs 1,000 batches"}
 
 
+def test_inference_has_no_backward_pass_and_no_optimiser() -> None:
+    shares = {"data_wait_share": 0.1, "h2d_share": 0.0, "forward_backward_share": 0.9, "optimizer_share": 0.0}
+    table = (
+        report_of([row(workers(0), summary={**shares, "latency_p50_s": 0.01, "latency_p99_s": 0.02})]).section("step_decomposition").table
+    )
+    shown = dict(zip(table.header, table.rows[0], strict=True))
+    assert shown["forward"] == "90.0 %" and not {"forward + backward", "optimiser"} & set(shown)
+    mixed = [row(workers(0), summary=shares), row(workers(1), summary={**shares, "latency_p50_s": 0.01})]
+    both = report_of(mixed).section("step_decomposition").table
+    assert column(both, "optimiser") == ["0.0 %", "–"] and "forward + backward" in both.header
+
+
 def test_the_part_that_no_timer_saw() -> None:
     assert other_share([0.5, 0.25]) == pytest.approx(0.25)
     assert other_share([0.7, 0.4]) == 0.0, "timers may overlap"
