@@ -18,7 +18,6 @@ from experiments.stats.loss_parity import Parity, ParityStatus
 from experiments.stats.repeats import repeats_interval
 from experiments.stats.spread import Spread
 from experiments.stats.verdict import ONE_LOOK, Levels, Verdict
-from experiments.summary import BATCH_TIMES
 from experiments.trial import Scalar, Trial, label
 from tasks.analysis.trial_row import TrialRow
 
@@ -73,7 +72,7 @@ class Cell:
     @cached_property
     def trains(self) -> bool:
         """Whether a step trains: only what does not has service times or latencies. True where nothing was measured."""
-        return all(self.mean(f"{name}_p50_s") is None for name in BATCH_TIMES.values())
+        return all(row.trains for row in self.rows if row.outcome == "ok")
 
     @property
     def devices(self) -> int:

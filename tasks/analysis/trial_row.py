@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from experiments.device_state import NOT_SAMPLED, DeviceState
 from experiments.stats.steady_state import LEAST
-from experiments.summary import Value
+from experiments.summary import BATCH_TIMES, Value
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.analysis.held_time import AttemptMarks
 
@@ -55,6 +55,11 @@ class TrialRow:
         if self.problem:
             return "unreadable"
         return str(self.result.outcome) if self.result else "to do"
+
+    @property
+    def trains(self) -> bool:
+        """Whether a step trains: only what does not has service times or latencies. True where nothing was measured."""
+        return all(self.summary.get(f"{name}_p50_s") is None for name in BATCH_TIMES.values())
 
     @property
     def disturbed(self) -> str | None:

@@ -110,7 +110,8 @@ def _draw(sweep: Sweep, source: ReportSource, answers: Sequence[Answer], folder:
         aa=source.aa,
         race=source.race,
         held=source.held,
-        names={row.trial.key: row.trial.name for row in sweep.rows},
+        names={row.trial.key: row.trial.name for row in sweep.rows}
+        | {row.trial.key: cell.called(row) for cell in source.cells for row in cell.rows},
     )
 
 

@@ -27,8 +27,14 @@ def section(source: ReportSource) -> Section | None:
         "device_state",
         "The state of the devices",
         [table, *([Bullets(sentences)] if sentences else [])],
-        "While the trials measured, sampled ten times a second. Means over repeats; lowest clock and highest temperature of any.",
+        f"While the trials measured, sampled ten times a second. Means over repeats{_of_any(table)}.",
     )
+
+
+def _of_any(table: TextTable) -> str:
+    """Which of its columns are no means."""
+    columns = [name for name, column in (("lowest clock", "lowest"), ("highest temperature", "temperature")) if column in table.header]
+    return f"; {' and '.join(columns)} of any" if columns else ""
 
 
 def state_table(cells: Sequence[Cell]) -> TextTable:

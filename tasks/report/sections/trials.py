@@ -32,7 +32,7 @@ def _line(row: TrialRow, source: ReportSource, *, with_command: bool) -> TrialLi
         OUTCOMES.get(row.outcome, row.outcome),
         row.reason or "",
         shown if throughput and (source.emulated or not row.emulated) else "–",
-        f"{number(float(first))} → {number(float(last))}" if first is not None and last is not None else "–",
+        f"{number(float(first))} → {number(float(last))}" if row.trains and first is not None and last is not None else "–",
         reproduce(row.trial, source.sweep.plan.command) if with_command else "",
         link if link and link.startswith(("http://", "https://")) else None,
         row.emulated,

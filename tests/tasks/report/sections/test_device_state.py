@@ -34,6 +34,7 @@ def test_clocks_and_what_capped_them() -> None:
         ["MP-0", "1,809 MHz", "1,576 MHz", "699.5 W", "100 %", "power"],
         ["MP-1", "1,950 MHz", "–", "–", "–", "–"],
     ]
+    assert section.text.endswith("Means over repeats; lowest clock of any.")
     (bullets,) = (block for block in section.blocks if block.kind == "bullets")
     assert bullets.lines == [
         "MP-1 ran at 1,950 MHz; its baseline MP-0 at 1,809 MHz, capped by power all of the time: "
@@ -63,6 +64,15 @@ def test_on_a_page_that_keeps_the_share_and_no_words_the_cap_is_told_without_the
     assert "its baseline MP-0 at 1,809 MHz, capped all of the time (by what was not kept): " in line
     kept = [replace(one, kept_caps=(POWER,)) for one in known[:2]]
     assert column(report_of([*kept, known[2]]).section("device_state").table, "by") == ["power", "–"]
+
+
+def test_what_is_no_mean_is_told_of_the_columns_that_are_there() -> None:
+    def told(**state: Any) -> str:
+        return report_of([sampled(0, 1, **state)]).section("device_state").text.rpartition("Means over repeats")[2]
+
+    assert told(cpu_others_share=0.1) == "."
+    assert told(temperature_c=61.0) == "; highest temperature of any."
+    assert told(temperature_c=61.0, clock_min_mhz=900.0) == "; lowest clock and highest temperature of any."
 
 
 def test_sweeps_without_samples_have_no_section() -> None:

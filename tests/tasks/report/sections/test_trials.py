@@ -18,6 +18,7 @@ def test_a_trials_line() -> None:
         row(workers(1), summary={"first_loss": 5.25, "final_loss": None}),
         row(workers(2), None, outcome=Outcome.DOES_NOT_FIT, reason="80 GiB"),
         row(workers(3), emulated=True),
+        row(workers(4), summary={"first_loss": 0.25, "final_loss": 0.5, "latency_p50_s": 0.01}),
     ]
     links = {rows[0].trial.key: "https://host/run", rows[1].trial.key: "javascript:x", rows[2].trial.key: "http://host/run"}
     lines = report_of(rows, mlflow_links=links).section("trials").block(TrialTable).lines
@@ -26,6 +27,7 @@ def test_a_trials_line() -> None:
         ("cpu · MP-1 · #1", "ok", "", "100.0 samples/s", "–", None, False),
         ("cpu · MP-2 · #1", "does not fit", "80 GiB", "–", "–", "http://host/run", False),
         ("cpu · MP-3 · #1", "ok", "", "–", "–", None, True),
+        ("cpu · MP-4 · #1", "ok", "", "100.0 samples/s", "–", None, False),  # a stand-in for its output, and no loss that falls
     ]
     assert lines[0].command == "sweep run made_up --only pool=cpu --only dataloader_workers=0"
     [shown] = report_of(rows, emulated=True).section("trials").block(TrialTable).lines
