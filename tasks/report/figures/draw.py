@@ -68,7 +68,7 @@ def draw_figures(
     ]
     asked.append(("aa-pairs", "Each A/A pair, with the 95 % interval it would have had alone", lambda _: aa_figure(aa)))
     asked.append(("race", "The race: each setting against the leader, until it drops out", lambda _: race_figure(race)))
-    asked.append(("throughput", "Each cell, with 95 % intervals", partial(throughput_figure, winners=winners)))
+    asked.append(("throughput", "Each cell, with its 95 % interval where that is known", partial(throughput_figure, winners=winners)))
     last = ("held-time", "Where the time went that the pools were held", lambda _: held_time_figure(held, names))
     for name, title, draw in (*asked, *_FIGURES, last):
         with mpl.rc_context(STYLE):

@@ -35,7 +35,8 @@ def throughput_figure(cells: Sequence[Cell], *, winners: Sequence[Cell] = ()) ->
         axes.text(max(high if np.isfinite(value.se) else 0, value.value) + top * 0.012, y, _value_text(cell), va="center", fontsize=9)
     name_bars(figure, axes, [cell.short for cell in selection])
     metric = selection[0].metric
-    axes.set_xlabel(f"{metric.title}, 95 % interval" if metric.unit else metric.label)
+    known = any(np.isfinite(cell.estimate.se) for cell in selection if cell.estimate)
+    axes.set_xlabel(f"{metric.title}{', 95 % interval' if known else ''}")
     room_for_texts(figure, axes, top * 1.32)
     return figure
 

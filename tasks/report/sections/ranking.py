@@ -21,6 +21,7 @@ _ROOM = 0.04  # of the bars' width, beyond both ends: half of a dot on a narrow 
 _MOST_OF_IT = 70.0  # percent of the bars: where the first cells take as much, they need no closer look
 TEXT = "The order is that of the values: only a verdict says that a cell is faster."
 BARS = "Bars are 95 % intervals, the dot is the value, the dashed line its baseline."  # the page alone has bars
+NO_BARS = "The dot is the value, the dashed line its baseline; no interval is known."
 CUT = "An arrow at an end of a bar: the interval goes on beyond the axis."
 
 
@@ -31,7 +32,8 @@ def section(source: ReportSource) -> Section | None:
     rankings = [ranking_of(group, work) for work, group in groups_to_rank(cells).items() if len(group) > 1]
     title = "Cells from the best down"
     cut = any(any((*one.beyond, *one.beyond_top)) for ranking in rankings for one in ranking.cells)
-    page_text = " ".join([BARS, *([CUT] if cut else []), TEXT])
+    known = any(one.bar[0] is not None for ranking in rankings for one in ranking.cells)
+    page_text = " ".join([BARS if known else NO_BARS, *([CUT] if cut else []), TEXT])
     return Section(NAME, title, rankings, TEXT, page_text) if rankings else None
 
 

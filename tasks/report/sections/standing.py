@@ -10,7 +10,7 @@ from tasks.report.text_format import change, change_interval
 
 NAME = "standing"
 TEXT = (
-    "Comparisons were looked at after several rounds. A verdict and its interval are of the look that decided it, and hold for all looks "
+    "Comparisons are looked at after several rounds. A verdict and its interval are of the look that decided it, and hold for all looks "
     "together. The rounds still needed are estimated from the effect and the spread as they are now."
 )
 

@@ -17,7 +17,7 @@ from tasks.report.html import render_html
 from tasks.report.markdown import render_markdown
 from tasks.report.model import Report
 from tasks.report.section import Ranking, Section
-from tasks.report.sections.ranking import BARS, CUT, TEXT, TOP, ranking_of
+from tasks.report.sections.ranking import BARS, CUT, NO_BARS, TEXT, TOP, ranking_of
 from tests.tasks.cell_support import OTHER, in_threes, repeats, report_of, row, settings, workers
 from tests.tasks.report.page_support import Page, many_cells
 
@@ -158,6 +158,11 @@ def test_a_bar_that_the_axis_cuts_ends_in_an_arrow_and_the_legend_says_so() -> N
     assert f"{BARS} {CUT} {TEXT}" in html
     narrow = render_html(report_of([*repeats(workers(0), 100.0), *repeats(workers(1), 110.0)]))
     assert 'class="cut' not in narrow and f"{BARS} {TEXT}" in narrow
+
+
+def test_where_no_interval_is_known_the_legend_tells_of_no_bar() -> None:
+    once = render_html(report_of([row(workers(0), 100.0), row(workers(1), 110.0)]))
+    assert 'class="range"' not in once and f"{NO_BARS} {TEXT}" in once and BARS not in once
 
 
 def test_where_the_first_cells_are_seen_closer_their_bars_have_arrows_at_those_ends() -> None:

@@ -81,7 +81,7 @@ def test_the_page_says_how_rates_scale_and_what_communication_costs(tmp_path: Pa
     ]
     [four] = [line for line in text.splitlines() if line.startswith("| devices 4 | 4 |")]
     assert "| 95.0 % | 18.0 ms | 13.0 ms | 5.0 % |" in four
-    assert text.rstrip().endswith(f"![Each cell, with 95 % intervals]({SWEEP_ID}/figures/throughput.svg)")
+    assert text.rstrip().endswith(f"![Each cell, with its 95 % interval where that is known]({SWEEP_ID}/figures/throughput.svg)")
 
 
 def test_the_page_counts_the_spikes_that_a_suite_asks_for(tmp_path: Path) -> None:

@@ -27,6 +27,13 @@ def test_a_bar_for_each_value_and_a_word_for_each_outcome() -> None:
     assert [text.get_text().partition(" ±")[0] for text in axes.texts] == ["100.0", "150.0", "does not fit"]
 
 
+@pytest.mark.parametrize(("repeat", "ends"), [((0.0, 0.01, 0.02), True), ((0.0,), False)])
+def test_the_axis_tells_of_an_interval_only_where_one_is_known(repeat: tuple[float, ...], ends: bool) -> None:
+    figure = throughput_figure(made([one for count in range(2) for one in repeats(workers(count), 100.0, repeat)]))
+    assert figure is not None
+    assert figure.axes[0].get_xlabel().endswith(", 95 % interval") == ends
+
+
 def test_without_a_winner_no_bar_stands_out() -> None:
     rows = [row(workers(count), value) for count, value in enumerate((300.0, 200.0, 250.0))]
     figure = throughput_figure(made(rows))
