@@ -20,7 +20,7 @@ from tasks.sweep.cut import restored
 from tasks.sweep.deadline import expected_trial_s, times_so_far
 from tasks.sweep.plan import check_ready, check_values, expected_seconds, make_plan, renew
 from tasks.sweep.request_text import overrides_of
-from tasks.sweep.store import Plan, Request, SweepStore, readable_result
+from tasks.sweep.store import OF_CAMPAIGN, Plan, Request, SweepStore, readable_result
 from tasks.sweep.what_is_left import what_is_left
 
 _AMPLE_S = 1e7  # time enough for any round
@@ -225,7 +225,7 @@ def _told(plan: Plan, file: CampaignFile, spec: CampaignSweep, overrides: Overri
     """The plan with what the campaign says of its rounds and its page."""
     given = overrides_of(Request(suite=spec.suite, pools=[*overrides.pools], set=dict(overrides.set)))
     command = shlex.join(["sweep", "campaign", file.given, *given, "--sweep", spec.called])
-    update: dict[str, Any] = {"labels": {**plan.labels, "sweep.campaign": file.campaign}, "command": command}
+    update: dict[str, Any] = {"labels": {**plan.labels, OF_CAMPAIGN: file.campaign}, "command": command}
     if spec.title is not None:
         report = plan.suite.report.model_copy(update={"title": spec.title})
         update["suite"] = plan.suite.model_copy(update={"report": report})

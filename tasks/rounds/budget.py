@@ -13,6 +13,7 @@ from tasks.analysis.looks import cells_of_plan, undecided_cells
 from tasks.analysis.race import State, race_of
 from tasks.analysis.results import load_sweep
 from tasks.analysis.row_times import row_times
+from tasks.report.text_format import plural
 from tasks.rounds.growth import seconds_run
 from tasks.rounds.race_plan import heat_seconds
 from tasks.sweep.budget import too_short
@@ -76,9 +77,9 @@ def with_budget(store: SweepStore, plan: Plan, budget_s: float | None, until_dec
     """The plan of a sweep that exists with so much more time from now on, s; None leaves what it has.
 
     A sweep whose trials were all planned at the start was looked at when they were done: that look is noted, and its comparisons that are
-    decided get no more rounds unless `until_decided` is False. `crashed`: trials that crashed are about to run again, so the time is theirs
-    first, and no round has to fit in it. Raises ConfigError for a sweep that cannot have a budget, and for a budget
-    that is too short.
+    decided get no more rounds unless `until_decided` is False. One of a campaign keeps the most rounds that its file gives it. `crashed`:
+    trials that crashed are about to run again, so the time is theirs first, and no round has to fit in it. Raises ConfigError for a sweep
+    that cannot have a budget, or no more rounds, and for a budget that is too short.
     """
     if plan.aa is not None or plan.name.startswith("nightly-"):
         kind = "an A/A sweep: it goes on by pairs" if plan.aa else "a night, whose definition says its budget"
@@ -86,6 +87,13 @@ def with_budget(store: SweepStore, plan: Plan, budget_s: float | None, until_dec
     if plan.race is not None:
         return _race_with_budget(store, plan, budget_s, until_decided, crashed=crashed)
     settings = plan.decide
+    over = all(_is_over(outcome, crashed=crashed) for outcome in store.states(plan).values())
+    if plan.campaign is not None and budget_s is not None:
+        most = settings.most if settings else plan.last_round
+        if over and plan.last_round >= most:
+            raise _all_rounds_run(plan, plan.campaign, most)
+        if settings is None:
+            return plan  # the time is for what is left of its only round
     if settings is None:
         if budget_s is None:
             raise ConfigError.one("--until-decided", None, "", f"{plan.sweep_id} has no budget of time", "add --budget 25m")
@@ -95,11 +103,18 @@ def with_budget(store: SweepStore, plan: Plan, budget_s: float | None, until_dec
     if until_decided is not None:
         settings = settings.model_copy(update={"until_decided": until_decided})
     if budget_s is not None:
-        settings = settings.model_copy(update={"budget_s": seconds_run(store, plan) + budget_s, "most": MOST_ROUNDS, "resumed": True})
+        most = MOST_ROUNDS if plan.campaign is None else settings.most
+        settings = settings.model_copy(update={"budget_s": seconds_run(store, plan) + budget_s, "most": most, "resumed": True})
     plan = plan.model_copy(update={"decide": settings})
-    if budget_s is not None and all(_is_over(outcome, crashed=crashed) for outcome in store.states(plan).values()):
+    if budget_s is not None and over:
         _check_room(store, plan, budget_s)
     return plan
+
+
+def _all_rounds_run(plan: Plan, campaign: str, most: int) -> ConfigError:
+    problem = f"{plan.sweep_id} has had the {plural(most, 'round')} that campaign {campaign} gives it at the most"
+    hint = f"raise `rounds.most` of it in the campaign's file and run that again, or measure it with `sweep run {plan.request.suite}`"
+    return ConfigError.one("--budget", None, "", problem, hint)
 
 
 def _is_over(outcome: Outcome | None, *, crashed: bool) -> bool:

@@ -36,6 +36,7 @@ from tasks.sweep.race_settings import RaceSettings
 from tasks.sweep.result_file import read_result
 from tasks.sweep.seal import RESTORE, SEALED_SINCE, content_of, sealed_content
 
+OF_CAMPAIGN = "sweep.campaign"  # label of a campaign's sweeps: its name
 _log = logging.getLogger(__name__)
 _SWEEP_ID = re.compile(r"^[a-z0-9][a-z0-9_-]{0,63}-\d{8}-\d{6}-[0-9a-f]{4}$")
 
@@ -138,6 +139,11 @@ class Plan(Strict):
     def name(self) -> str:
         """The name of the suite, or of the night, which runs cells of several suites."""
         return self.suite.suite
+
+    @property
+    def campaign(self) -> str | None:
+        """The campaign that it is a sweep of."""
+        return self.labels.get(OF_CAMPAIGN)
 
     @property
     def last_round(self) -> int:

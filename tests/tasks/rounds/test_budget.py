@@ -73,6 +73,26 @@ def test_more_time_for_a_sweep_with_a_budget() -> None:
     assert with_budget(store, plan, None, until_decided=False).decide == plan.decide.model_copy(update={"until_decided": False})  # type: ignore[union-attr]
 
 
+def test_more_time_for_a_campaigns_sweep_adds_no_round_beyond_its_most() -> None:
+    of_campaign = {"labels": {"sweep.campaign": "gpu-x1"}}
+    plan = planned(budget_s=100.0, most=2).model_copy(update=of_campaign)
+    store = saved(plan, t1=Outcome.OK)
+    found = with_budget(store, plan, 90.0).decide
+    assert found is not None and (found.most, found.budget_s, found.resumed) == (2, 150.0, True)
+
+    second = make_trial(2, repeat=2, index=1, parameters=plan.trials[0].parameters)
+    twice = plan.model_copy(update={"trials": [*plan.trials, second]})
+    assert with_budget(saved(twice, t1=Outcome.OK), twice, 90.0).decide is not None, "its second round is not over"
+    with pytest.raises(ConfigError, match=r"has had the 2 rounds that campaign gpu-x1 gives it at the most.*rounds\.most"):
+        with_budget(saved(twice, t1=Outcome.OK, t2=Outcome.OK), twice, 90.0)
+
+    once = make_plan([make_trial(3), make_trial(4)], **of_campaign)
+    assert with_budget(saved(once, t3=Outcome.OK), once, 90.0) == once, "the time is for the other trial"
+    with pytest.raises(ConfigError, match="has had the 1 round that"):
+        with_budget(saved(once, t3=Outcome.OK, t4=Outcome.CRASHED), once, 90.0)
+    assert with_budget(saved(once, t3=Outcome.OK, t4=Outcome.CRASHED), once, 90.0, crashed=True) == once
+
+
 def test_more_time_brings_back_what_there_was_no_time_for_and_runs_it_first(monkeypatch: pytest.MonkeyPatch) -> None:
     renewed: list[Plan] = []
     monkeypatch.setattr(rounds_budget, "renew", lambda plan, *, say: renewed.append(plan) or plan)
