@@ -37,6 +37,7 @@ AA_CERTIFICATES = "certificates"  # the report: a folder with a file for each A/
 COMPILE_CACHE = ".compile-cache"  # trials on embedded pools: a folder for each pool, what torch.compile made; see worker/compile_cache.py
 RATES = ".matrix-rates"  # trials on embedded pools: how long matrix products take on a device; see worker/rate_file.py
 WEIGHTS = ".weights"  # trials on embedded pools: initial weights that later trials read; see worker/staged_weights.py
+RAY_TOKEN = ".stack/ray_token"  # noqa: S105 - a file that `make up` writes: the token of the Ray head that it starts
 SPREAD = "spread"  # the report: a folder with a file for each sweep, what its repeats say of the spread
 
 # A trial's folder

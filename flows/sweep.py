@@ -121,7 +121,7 @@ def finish(session: Session, error: BaseException | None) -> State[Any]:
     if session.plan.cut:
         how, counts["not begun for want of time"] = how.replace("every trial", "every trial that began"), len(session.plan.cut)
     message = f"{session.store.sweep_id}: {how} ({', '.join(f'{n} {name}' for name, n in sorted(counts.items()))})"
-    message = "; ".join([message, *filter(None, [session.given_up, problem])])
+    message = "; ".join([message, *filter(None, [session.given_up, session.waited, problem])])
     session.progress.note = message
     session.end(status, message)
     if error is not None:

@@ -14,6 +14,7 @@ from pydantic import Field, StringConstraints
 from cluster.journal.object_store import problem_with
 from cluster.pools.device_kinds import device_kinds
 from cluster.pools.errors import PoolError
+from cluster.trial_layout import RAY_TOKEN
 from experiments.config.credentials import credentials_in, names_secret
 from experiments.config.errors import ConfigError, choose
 from experiments.config.paths import REPOSITORY, extra_folders, runs_root
@@ -99,6 +100,18 @@ class Pool(PoolEntry):
         return self.address == EMBEDDED
 
     @property
+    def here(self) -> bool:
+        """True if this machine is the pool's only node: it is embedded, or the Ray head that `make up` started, by whose token it is known.
+
+        An address tells nothing: a tunnel to another machine's head begins at 127.0.0.1 too.
+        """
+        return self.nodes == 1 and (self.embedded or (self.token_file is not None and self._token_path == runs_root() / RAY_TOKEN))
+
+    @property
+    def _token_path(self) -> Path:
+        return runs_root() / Path(self.token_file or "").expanduser()
+
+    @property
     def capacity(self) -> int | None:
         """Devices of the whole pool; None where only the pool itself knows."""
         return self.nodes * self.accelerators_per_node if self.accelerators_per_node else None
@@ -116,7 +129,7 @@ class Pool(PoolEntry):
         if self.token_env:
             text, source = os.environ.get(self.token_env, ""), f"environment variable {self.token_env}"
         elif self.token_file:
-            text, source = self._read_token(runs_root() / Path(self.token_file).expanduser()), self.token_file
+            text, source = self._read_token(self._token_path), self.token_file
         else:
             return None
         token = text.strip()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cluster.stack.errors import StackError
+from cluster.trial_layout import RAY_TOKEN
 from experiments.config.paths import REPOSITORY
 
 HOST = "127.0.0.1"
@@ -49,7 +50,7 @@ class Settings:
     @property
     def token(self) -> Path:
         """File with the Ray head's token, mode 0600."""
-        return self.state / "ray_token"
+        return self.runs / RAY_TOKEN
 
     @property
     def ray_temp(self) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from statistics import median
 
@@ -33,6 +33,7 @@ from tasks.sweep.deadline import Deadline, held_to
 from tasks.sweep.head_start import is_disturbed_by_a_start
 from tasks.sweep.plan import expected_seconds, lacking_pools
 from tasks.sweep.round_time import trial_times
+from tasks.sweep.slot_waits import SlotWaits
 from tasks.sweep.store import SweepBusy, SweepStore, readable_result
 
 REPORT_S = 10.0  # of a run's time that the last sweep leaves: its report, and what goes to MLflow
@@ -60,6 +61,7 @@ class Campaign:
     budget_s: float
     began: float
     again: bool = False
+    waits: list[SlotWaits] = field(default_factory=list)  # of its sweeps: for slots that others hold, which is none of its time
 
     def show(self, out: Console) -> None:
         """Print what would run, how long that is expected to take, and which devices are not here for it: nothing starts."""
@@ -147,7 +149,9 @@ class Campaign:
         plan = with_time(entry.plan, seconds_run(sweep, entry.plan), left_s)
         self.store.save(self.store.load().with_sweep(entry.name, sweep.sweep_id))  # first: see tasks/campaign/store.py
         sweep.save_plan(plan)
-        with held_to(Deadline(time.monotonic() + left_s, expected_seconds(plan), usual_s)):
+        ends = Deadline(time.monotonic() + left_s, expected_seconds(plan), usual_s)
+        self.waits.append(ends.waits)
+        with held_to(ends):
             return run_sweep(plan, out, err, Look(), more=entry.grows, go_on=f"sweep campaign {self.go_on}")
 
     def _usual_s(self) -> float:
@@ -165,7 +169,7 @@ class Campaign:
 
     @property
     def _left_s(self) -> float:
-        return self._time_s - (time.monotonic() - self.began)
+        return self._time_s - (time.monotonic() - self.began) + sum(one.seconds for one in self.waits)
 
     def _entries(self, *, to_run: bool = True) -> list[Entry]:
         return entries_of(self.file, self.store.load(), self.overrides, self._time_s, again=self.again, to_run=to_run)

@@ -11,9 +11,10 @@ from typing import Any
 
 from cluster.journal.journal import Record
 from experiments.trial import Outcome, Trial, TrialResult
+from tasks.report.text_format import listed
 from tasks.sweep.pool_slots import IN_USE
 
-_BRIEFLY_S = 5.0  # until then it may be this sweep's own last trial that ends
+_BRIEFLY_S = 5.0  # a shorter wait needs no line
 
 CURRENT: ContextVar[SweepProgress | None] = ContextVar("progress", default=None)
 
@@ -39,6 +40,7 @@ class TrialProgress:
     started: float | None = None
     ended: float | None = None
     waits_since: float = field(default=0.0, repr=False)  # for what its state says, monotonic s
+    others: Sequence[str] = ()  # who holds the slots that it waits for, where that is not its own sweep; "": somebody
     _measured: int = field(default=0, repr=False)
     _samples: float = field(default=0.0, repr=False)
     _seconds: float = field(default=0.0, repr=False)
@@ -91,12 +93,13 @@ class SweepProgress:
                 total = int(trial.parameters["steps"]) + int(trial.parameters["warmup_steps"])
                 self.rows.setdefault(trial.key, TrialProgress(trial, steps=total))
 
-    def wait(self, trial: Trial, reason: str) -> None:
-        """A trial has not begun: what it waits for."""
+    def wait(self, trial: Trial, reason: str, others: Sequence[str] = ()) -> None:
+        """A trial has not begun: what it waits for. `others`: who holds its slots, where that is not its own sweep; "" for somebody."""
         with self.lock:
             row = self.rows[trial.key]
-            if row.state != reason:
+            if row.state != reason or bool(row.others) != bool(others):
                 row.state, row.waits_since = reason, time.monotonic()
+            row.others = tuple(others)
 
     def start(self, trial: Trial) -> None:
         """A trial holds its slots."""
@@ -146,14 +149,18 @@ class SweepProgress:
     def problems(self) -> dict[str, str]:
         """What a person should know of pools and of Prefect: name -> what is wrong. For a holder of the lock."""
         prefect = {"Prefect": self.prefect} if self.prefect else {}
-        pools = {**dict.fromkeys(self._in_use(), f"{IN_USE} by another sweep, which this one waits for"), **self.pools}
+        in_use = {pool: f"in use by {who}, which this one waits for" for pool, who in self._in_use().items()}
+        pools = {**in_use, **self.pools}
         return {**{f"pool {name}": problem for name, problem in pools.items()}, **prefect}
 
-    def _in_use(self) -> set[str]:
-        """Pools whose slots others hold: a trial waits for them and none of this sweep's runs there."""
-        since = time.monotonic() - _BRIEFLY_S
-        waiting = {row.trial.pool for row in self.rows.values() if row.state == IN_USE and row.waits_since < since}
-        return waiting - {trial.pool for trial in self.running()}
+    def _in_use(self) -> dict[str, str]:
+        """Pool -> who holds its slots, where that is not this sweep: a trial waits for them and none of this sweep's runs there."""
+        since, running = time.monotonic() - _BRIEFLY_S, {trial.pool for trial in self.running()}
+        return {
+            row.trial.pool: listed([f"sweep {name}" if name else "another sweep" for name in row.others])
+            for row in self.rows.values()
+            if row.state == IN_USE and row.others and row.waits_since < since and row.trial.pool not in running
+        }
 
     def running(self) -> list[Trial]:
         """Trials that began and have not ended. Takes no lock: a signal's handler asks, whatever its thread was doing."""

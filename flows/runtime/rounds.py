@@ -14,7 +14,8 @@ def run_rounds(session: Session, more: More) -> None:
     the next, by a later flow where a deadline cuts it.
 
     The twins of an A/A sweep, the sides of an A/B sweep and the settings of a race run one at a time in the plan's order, whatever slots
-    there are. What trials took in earlier flows counts as time: a resumed sweep goes on where it was.
+    there are. What trials took in earlier flows counts as time: a resumed sweep goes on where it was. What the sweep waits for slots that
+    others hold does not.
     """
     before, began = seconds_run(session.store, session.plan), time.monotonic()
     in_turns, due = any((session.plan.aa, session.plan.ab, session.plan.race)), True
@@ -25,7 +26,7 @@ def run_rounds(session: Session, more: More) -> None:
             run_trials(session, in_turns=in_turns)
         if session.stop.is_set() or _is_cut(session):
             return
-        plan = more(session.store, session.plan, _ran_s(session, before + time.monotonic() - began))
+        plan = more(session.store, session.plan, _ran_s(session, before + time.monotonic() - began - session.waits.seconds))
         if plan is None:
             return
         due = len(plan.trials) > len(session.plan.trials)

@@ -1,4 +1,5 @@
-"""Which trial goes when: in the sweep's interleaved order, as many at once on a pool as it has slots, pools side by side."""
+"""Which trial goes when: in the sweep's interleaved order, as many at once on a pool as it has slots, pools side by side where they are
+not the same nodes."""
 
 from __future__ import annotations
 
@@ -27,21 +28,23 @@ def run_trials(session: Session, *, in_turns: bool = False) -> None:
 
     `in_turns`: one at a time in the plan's order, whatever slots there are.
     """
-    waiting: dict[str, deque[Trial]] = {}
+    waiting: dict[str, deque[Trial]] = {}  # by the nodes that the trials' pools are
+    free: dict[str, int] = {}
     for trial in session.to_do():
-        waiting.setdefault(trial.pool, deque()).append(trial)
-    free = {name: session.pools[name].slots.total for name in waiting}
+        slots = session.pools[trial.pool].slots
+        waiting.setdefault(slots.nodes, deque()).append(trial)
+        free[slots.nodes] = max(free.get(slots.nodes, 0), slots.total)
     ended: queue.SimpleQueue[Trial] = queue.SimpleQueue()
     running = 0
     while (running or any(waiting.values())) and not (session.stop.is_set() and not running):
-        for name, trials in waiting.items():
-            pool = session.pools[name]
-            while trials and free[name] >= pool.slots.needed(trials[0]) and not session.stop.is_set() and not (in_turns and running):
+        for nodes, trials in waiting.items():
+            while trials and free[nodes] >= _needed(session, trials[0]) and not session.stop.is_set() and not (in_turns and running):
                 trial = trials.popleft()
                 if not session.in_time(trial):
                     continue
-                free[name] -= pool.slots.needed(trial)
+                free[nodes] -= _needed(session, trial)
                 running += 1
+                pool = session.pools[trial.pool]
                 future = run_trial.submit(quote(pool), quote(trial), trial.name)  # type: ignore[call-overload]
                 future.add_done_callback(lambda _, trial=trial: ended.put(trial))
         if not running:  # there is no time for any of the rest
@@ -50,5 +53,9 @@ def run_trials(session: Session, *, in_turns: bool = False) -> None:
             over = ended.get(timeout=_LOOK_S)
         except queue.Empty:
             continue
-        free[over.pool] += session.pools[over.pool].slots.needed(over)
+        free[session.pools[over.pool].slots.nodes] += _needed(session, over)
         running -= 1
+
+
+def _needed(session: Session, trial: Trial) -> int:
+    return session.pools[trial.pool].slots.needed(trial)

@@ -11,6 +11,7 @@ from cluster import launchers
 from cluster.launchers import LaunchError
 from cluster.pools.pool import find_pool, load_pools
 from cluster.trial_layout import LAUNCH, SLOTS
+from experiments.config import duration
 from experiments.config.error_text import first_line
 from experiments.config.errors import DamagedFile
 from experiments.trial import Trial
@@ -19,6 +20,8 @@ from flows.runtime.progress import SweepProgress
 from flows.runtime.trial_records import TrialRecords
 from tasks.analysis.results import write_steps
 from tasks.report.prefect_tasks import report
+from tasks.report.text_format import listed
+from tasks.rounds.growth import growth
 from tasks.sweep.cut import cut
 from tasks.sweep.deadline import Deadline
 from tasks.sweep.failure_policy import Policy
@@ -28,6 +31,7 @@ from tasks.sweep.pool_slots import PoolSlots
 from tasks.sweep.pool_trials import PoolTrials
 from tasks.sweep.pool_watch import PoolWatch
 from tasks.sweep.slot_log import SlotLog
+from tasks.sweep.slot_waits import SlotWaits
 from tasks.sweep.store import Plan, SweepStore
 from tasks.sweep.sweep_stop import SweepStop
 from tasks.sweep.trial_record import damage_of, keep_aside, last_attempt
@@ -62,6 +66,7 @@ class Session:
         self._records = TrialRecords(store, plan, progress, self._publisher, logger)
         self._slot_log = head_start.slot_log if head_start else SlotLog(store.dir / SLOTS)
         self._policy = Policy(retries=plan.suite.retries, disturbed=plan.suite.measured_again, hang_timeout_s=plan.suite.hang_timeout_s)
+        self.waits = deadline.waits if deadline else SlotWaits()
         self._failures = FirstFailures({trial.pool for trial in plan.trials}, len({trial.cell for trial in plan.trials}))
         known = load_pools()
         self.pools = {
@@ -76,7 +81,7 @@ class Session:
         begun = self._head_start if self._head_start and self._head_start.trial.pool == pool.name else None
         launcher = begun.launcher if begun else launchers.for_pool(pool)  # one template for all trials of the pool
         parts = (self.store, slots, launcher, self._policy, watch, self.stop, self._records, write_steps, self._slot_log, begun)
-        return PoolTrials(*parts, failures=self._failures)
+        return PoolTrials(*parts, failures=self._failures, waits=self.waits)
 
     def to_do(self) -> list[Trial]:
         """Trials without a final result, in order; those that have begun come first, before anything else takes their pool.
@@ -149,6 +154,15 @@ class Session:
     def given_up(self) -> str | None:
         """Why no trial was begun after the first ones, which all failed alike; None where that did not happen."""
         return self._failures.why
+
+    @property
+    def waited(self) -> str | None:
+        """For how long this sweep, whose time is limited, waited for others, which did not count; None where it did not."""
+        limited = self.deadline is not None or growth(self.plan) is not None
+        if not limited or (seconds := self.waits.seconds) < 1.0:
+            return None
+        who = listed(sorted(self.waits.holders), 3) or "others"
+        return f"it waited {duration.text(seconds)} for slots that {who} held, which does not count as its time"
 
     def end(self, status: int, message: str) -> None:
         """Record how the flow ended, for whoever runs it here and for those who look at the sweep later."""

@@ -34,8 +34,8 @@ class TrialRecords:
         self._progress.fill(plan.trials)
         self._publisher.extend(plan)
 
-    def waiting(self, trial: Trial, reason: str) -> None:
-        self._progress.wait(trial, reason)
+    def waiting(self, trial: Trial, reason: str, others: Sequence[str] = ()) -> None:
+        self._progress.wait(trial, reason, others)
 
     def started(self, trial: Trial) -> None:
         self._progress.start(trial)

@@ -13,6 +13,7 @@ from experiments.trial import Trial, TrialResult
 from tasks.sweep.file_stamp import Stamp, file_stamp
 from tasks.sweep.round_time import TrialTimes, longest_trials, trial_times
 from tasks.sweep.slot_log import flows_of
+from tasks.sweep.slot_waits import SlotWaits
 from tasks.sweep.store import Plan, SweepStore, readable_result
 
 
@@ -37,18 +38,19 @@ class ResultsRead:
 
 @dataclass(frozen=True)
 class Deadline:
-    """Of one sweep. `at`: of `clock`, s. `expected`: cell -> what its trials took in past sweeps, s. `usual_s`: of a trial of which nothing
-    is known."""
+    """Of one sweep. `at`: of `clock`, s, and so much later as the sweep `waits` for slots that others hold. `expected`: cell -> what its
+    trials took in past sweeps, s. `usual_s`: of a trial of which nothing is known."""
 
     at: float
     expected: Mapping[str, float]
     usual_s: float = 0.0
     clock: Callable[[], float] = time.monotonic
+    waits: SlotWaits = field(default_factory=SlotWaits)
     _results: ResultsRead = field(default_factory=ResultsRead, init=False)
 
     @property
     def left_s(self) -> float:
-        return self.at - self.clock()
+        return self.at + self.waits.seconds - self.clock()
 
     def fits(self, trial: Trial, store: SweepStore, plan: Plan) -> bool:
         """Whether the trial is expected to end in time, by `expected_trial_s`."""

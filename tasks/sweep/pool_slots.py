@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 
-from cluster.pools.node_locks import NodeLocks
+from cluster.pools.node_locks import NodeLocks, hardware
 from cluster.pools.placement import nodes_for
 from cluster.pools.pool import Pool
 from experiments.trial import Trial
@@ -29,10 +29,15 @@ class PoolSlots:
             return self.pool.nodes
         return max(1, self.pool.nodes * (self.pool.accelerators_per_node or self._widest) // self._widest)
 
+    @property
+    def nodes(self) -> str:
+        """Which nodes these are: pools with the same ones share their slots."""
+        return hardware(self.pool)
+
     def needed(self, trial: Trial) -> int:
         """Slots that a trial takes, at most all of them."""
         return min(nodes_for(self.pool, int(trial.parameters["devices"])) if self.pool.exclusive else 1, self.total)
 
     def hold(self, trial: Trial, stop: threading.Event, on_wait: Callable[[], None]) -> NodeLocks:
         """Holds the trial's slots for the time of a `with` block. `on_wait` is called each time that they are not free."""
-        return NodeLocks(self.pool, self.total, self.needed(trial), stop, on_wait)
+        return NodeLocks(self.pool, self.total, self.needed(trial), stop, on_wait, trial.sweep_id)

@@ -23,6 +23,7 @@ from tasks.sweep.pool_slots import IN_USE, PoolSlots
 from tasks.sweep.pool_watch import PoolWatch
 from tasks.sweep.run_trial import TrialRunner
 from tasks.sweep.slot_log import SlotLog
+from tasks.sweep.slot_waits import SlotWaits
 from tasks.sweep.store import SweepStore
 from tasks.sweep.sweep_stop import SweepStop
 
@@ -30,8 +31,8 @@ from tasks.sweep.sweep_stop import SweepStop
 class TrialEvents(Protocol):
     """Whoever records what becomes of trials. Called by the threads of the trials, of each trial by one at a time."""
 
-    def waiting(self, trial: Trial, reason: str) -> None:
-        """It cannot begin yet."""
+    def waiting(self, trial: Trial, reason: str, others: Sequence[str] = ()) -> None:
+        """It cannot begin yet. `others`: who holds its slots, where that is not its own sweep; "" for one whose name is not known."""
 
     def started(self, trial: Trial) -> None:
         """It holds its slots."""
@@ -51,7 +52,7 @@ class PoolTrials:
     """What the trials of one sweep on one pool share.
 
     `write_steps`: the analysis', which makes steps.parquet in a trial's folder. `head_start`: of the sweep's first trial, where it began on
-    this pool before the flow. `failures`: shared by all pools of the sweep.
+    this pool before the flow. `failures` and `waits`: shared by all pools of the sweep.
     """
 
     store: SweepStore
@@ -66,6 +67,7 @@ class PoolTrials:
     head_start: HeadStart | None = None
     disturbances: Disturbances = field(default_factory=Disturbances)
     failures: FirstFailures = field(default_factory=FirstFailures)
+    waits: SlotWaits = field(default_factory=SlotWaits)
 
     def run(self, trial: Trial, log: Any) -> TrialResult:
         """Run one trial to its result. A file of it that others changed ends it as `infra`, which is told and not published.
@@ -97,17 +99,25 @@ class PoolTrials:
     def _run(self, trial: Trial) -> TrialResult:
         begun = self.head_start.take_over(trial) if self.head_start else None
         asked_at = time.time()
-        hold = begun.slots if begun else self.slots.hold(trial, self.stop.event, lambda: self.events.waiting(trial, IN_USE))
-        with hold as slots:
-            if slots and not begun:
-                self.slot_log.taken(trial.key, trial.pool, slots, asked_at)
-            self.events.started(trial)
-            observed, waiting = self.events.observed, self.events.waiting
-            parts = (self.store, self.launcher, self.policy, self.stop.event, observed, self.watch, waiting, self.disturbances)
-            try:
-                return TrialRunner(*parts, self.slot_log.started).run(trial, begun.attempt if begun else None)
-            finally:
-                self.slot_log.given_back(trial.key)
+        hold = begun.slots if begun else self.slots.hold(trial, self.stop.event, lambda: self._in_use(trial, hold.others))
+        try:
+            with hold as slots:
+                self.waits.runs(trial.key)
+                if slots and not begun:
+                    self.slot_log.taken(trial.key, trial.pool, slots, asked_at)
+                self.events.started(trial)
+                observed, waiting = self.events.observed, self.events.waiting
+                parts = (self.store, self.launcher, self.policy, self.stop.event, observed, self.watch, waiting, self.disturbances)
+                try:
+                    return TrialRunner(*parts, self.slot_log.started).run(trial, begun.attempt if begun else None)
+                finally:
+                    self.slot_log.given_back(trial.key)
+        finally:
+            self.waits.over(trial.key)
+
+    def _in_use(self, trial: Trial, others: Sequence[str]) -> None:
+        self.waits.waits(trial.key, others)
+        self.events.waiting(trial, IN_USE, others)
 
     def _complete_files(self, trial: Trial, log: Any) -> None:
         """steps.parquet, and a copy of everything on the pool's storage where it has one."""

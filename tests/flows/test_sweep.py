@@ -31,6 +31,7 @@ class Session:
         self.plan, self.store, self.progress, self.problem = plan, saved(plan, **ended), SweepProgress(plan.trials), problem
         self.stop, self.found, self.log = threading.Event(), "", logging.getLogger("flow")
         self.given_up: str | None = None
+        self.waited: str | None = None
 
     def publish_and_report(self) -> str | None:
         return self.problem
@@ -54,6 +55,13 @@ def test_a_sweep_that_was_stopped_between_two_rounds_is_incomplete(decide: bool,
         session.stop.set()
     finish(session, None)
     assert session.store.load_status().status == status
+
+
+def test_what_it_waited_for_others_is_told_at_the_end() -> None:
+    session = made(t1=Outcome.OK, t2=Outcome.OK)
+    session.waited = "it waited 3m for slots that others held, which does not count as its time"
+    finish(session, None)
+    assert session.store.load_status().message.endswith("(2 ok); it waited 3m for slots that others held, which does not count as its time")
 
 
 @pytest.mark.parametrize("decide", [True, False])

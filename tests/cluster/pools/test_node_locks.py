@@ -118,11 +118,42 @@ def test_places_are_given_back_where_the_block_fails() -> None:
 
 def test_what_is_the_same_hardware() -> None:
     remote = {"address": "http://h:1", "device": "cuda"}
+    shared = {"exclusive": False}
     assert hardware(pool(name="a")) == hardware(pool(name="b"))
-    assert len({hardware(found) for found in (pool(), pool(device="cuda"), pool(**remote), pool(**remote, accelerator_type="A100"))}) == 4
+    apart = (pool(), pool(**shared), pool(device="cuda", **shared), pool(**remote), pool(**remote, accelerator_type="A100"))
+    assert len({hardware(found) for found in apart}) == 5
     assert hardware(pool(**remote, resources={"a": 1, "b": 2})) == hardware(pool(**remote, resources={"b": 8, "a": 1}))
     assert hardware(pool(**remote, resources={"a": 1})) != hardware(pool(**remote)) != hardware(pool(address="http://h:2", device="cuda"))
     assert hardware(pool(**remote)).startswith("cuda-")
+
+
+def test_exclusive_pools_of_this_machine_are_one_node_and_what_a_tunnel_leads_to_is_another() -> None:
+    stack = {"address": "http://127.0.0.1:8265", "token_file": ".stack/ray_token"}
+    of_stack, embedded = NodeLocks(pool(**stack), 1, 1, threading.Event()), NodeLocks(pool(), 1, 1, threading.Event())
+    with embedded:
+        assert not of_stack.take()
+    with of_stack:
+        assert not NodeLocks(pool(device="cuda"), 1, 1, threading.Event()).take()
+    tunnel = {"address": "http://127.0.0.1:8267"}
+    for other in (tunnel, {**tunnel, "token_file": "a100-token"}, {**stack, "nodes": 2}, {**stack, "exclusive": False}):
+        assert hardware(pool(**other)) != hardware(pool()), other
+    assert hardware(pool(**stack)) == hardware(pool()) == hardware(load_pools()["local"])
+
+
+def test_who_waits_learns_who_holds_the_slots() -> None:
+    nodes, never = pool(**WIDE), threading.Event()
+    mine = NodeLocks(nodes, 3, 3, never, holder="mine")
+    assert mine.others == []
+    with NodeLocks(nodes, 3, 1, never, holder="theirs"), NodeLocks(nodes, 3, 1, never, holder="mine"):
+        assert not mine.take() and mine.others == ["theirs"]
+        with NodeLocks(nodes, 3, 1, never):  # such as one of an earlier version
+            assert not mine.take() and mine.others == ["", "theirs"]
+    with NodeLocks(nodes, 3, 1, never, holder="mine"):
+        assert not mine.take() and mine.others == [], "its own sweep has it"
+    with NodeLocks(nodes, 3, 3, never):
+        assert not mine.take() and mine.others == [""], "what a former holder wrote tells nothing"
+    assert mine.take() and mine.others == []
+    mine.give_back()
 
 
 def test_an_address_with_a_slash_at_its_end_is_the_same_hardware(tmp_path: Path) -> None:

@@ -159,14 +159,19 @@ def test_a_sweep_that_waits_for_another_one_says_so_and_when_it_goes_on(clock: C
     trials = [make_trial(number) for number in (1, 2)]
     progress = SweepProgress(trials)
     progress.wait(trials[0], IN_USE)
+    clock.now += 60
+    assert progress.problems() == {}, "its own last trial ends"
+    progress.wait(trials[0], IN_USE, ["bert-1"])
     clock.now += 4.9
-    assert progress.problems() == {}, "so long its own last trial may take to end"
+    assert progress.problems() == {}
     clock.now += 0.2
-    progress.wait(trials[0], IN_USE)  # it is told each time
+    progress.wait(trials[0], IN_USE, ["bert-1"])  # it is told each time
     pool = trials[0].pool
-    assert progress.problems() == {f"pool {pool}": "pool in use by another sweep, which this one waits for"}
+    assert progress.problems() == {f"pool {pool}": "in use by sweep bert-1, which this one waits for"}
+    progress.wait(trials[0], IN_USE, ["", "bert-2"])
+    assert progress.problems() == {f"pool {pool}": "in use by another sweep and sweep bert-2, which this one waits for"}
     progress.start(trials[0])
-    progress.wait(trials[1], IN_USE)
+    progress.wait(trials[1], IN_USE, ["bert-1"])
     clock.now += 60
     assert progress.problems() == {}, "this sweep itself has the slots"
 

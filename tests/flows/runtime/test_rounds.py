@@ -27,6 +27,7 @@ class Session:
         self.stopped, self.now, self.rounds = False, 1000.0, list[int]()
         self.stop = SimpleNamespace(is_set=lambda: self.stopped)
         self.deadline: Any = None
+        self.waits = SimpleNamespace(seconds=0.0)
         self._trial_s, self._on_run = trial_s, on_run
         monkeypatch.setattr(rounds, "run_trials", self.run)
         monkeypatch.setattr(rounds, "time", SimpleNamespace(monotonic=lambda: self.now))
@@ -62,6 +63,14 @@ def test_pairs_start_until_the_time_is_over_and_the_last_is_finished(monkeypatch
     assert session.rounds == [2, 4, 6, 8]
     assert set(session.store.states(session.plan).values()) == {Outcome.OK}, "the sweep is complete"
     assert session.store.load_plan() == session.plan
+
+
+def test_what_the_sweep_waited_for_others_is_none_of_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def waited(session: Session) -> None:
+        session.now += 100.0
+        session.waits.seconds += 100.0
+
+    assert ran(monkeypatch, 10.0, waited, minutes=1).rounds == [2, 4, 6], "as many as without"
 
 
 def test_no_more_pairs_run_than_were_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,7 @@ class Pools:
     on_wait: Callable[[Pools], object] = lambda pools: None
     waits: int = 0
     late: set[int] = field(default_factory=set)  # for which there is no time
+    nodes: dict[str, str] = field(default_factory=dict)  # of pools that share theirs
 
     def in_time(self, trial: Trial) -> bool:
         return int(trial.key, 16) not in self.late
@@ -45,7 +46,8 @@ class Pools:
     @property
     def pools(self) -> dict[str, Any]:
         return {
-            name: SimpleNamespace(name=name, slots=SimpleNamespace(total=total, needed=self.needed)) for name, total in self.free.items()
+            name: SimpleNamespace(name=name, slots=SimpleNamespace(total=total, needed=self.needed, nodes=self.nodes.get(name, name)))
+            for name, total in self.free.items()
         }
 
     def needed(self, trial: Trial) -> int:
@@ -152,3 +154,9 @@ def test_each_data_set_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     make_datasets(session)
     assert drawn == [(4, "making the data set"), (3, "making the data set")]
     assert session.progress.note == ""
+
+
+def test_pools_that_are_the_same_nodes_take_turns_in_the_order_of_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    pools = Pools(trials("cpu", "local", "local", "cpu", "far"), {"cpu": 1, "local": 1, "far": 1}, nodes={"cpu": "here", "local": "here"})
+    assert scheduled(monkeypatch, pools) == ["1 5", "5 2", "2", "3", "4"]
+    assert pools.begun == [1, 5, 2, 3, 4]

@@ -16,8 +16,9 @@ from experiments.trial import Outcome, Trial, TrialResult
 from flows.runtime import session as flows_session
 from flows.runtime.progress import SweepProgress
 from flows.runtime.session import Session
+from tasks.sweep.deadline import Deadline
 from tasks.sweep.failure_policy import Policy
-from tasks.sweep.store import Superseded
+from tasks.sweep.store import DecideSettings, Superseded
 from tests.flows.flow_support import LOG, FakeLauncher, Stage, begun, calls, run_trial, stage
 from tests.tasks.plan_support import make_plan, make_result, make_suite, make_trial, saved
 
@@ -64,6 +65,41 @@ def test_what_runs_under_an_old_key_is_stopped(stage: Stage, caplog: pytest.LogC
     stage.launcher.problem = LaunchError("pool p does not answer")
     assert numbers(session.to_do()) == [3]
     assert f"what runs under the old key {trials[0].key} cannot be stopped: pool p does not answer" in caplog.text
+
+
+_WAITED = "it waited 1m30s for slots that bert-1 and vit-2 held, which does not count as its time"
+
+
+@pytest.mark.parametrize(
+    ("decide", "ends", "seconds", "text"),
+    [
+        (None, None, 90.0, None),  # its time is not limited
+        (DecideSettings(budget_s=60.0), None, 0.9, None),
+        (
+            DecideSettings(budget_s=60.0),
+            None,
+            90.0,
+            _WAITED,
+        ),
+        (None, Deadline(1.0, {}), 90.0, _WAITED),
+    ],
+)
+def test_what_it_waited_for_others_is_told_where_its_time_is_limited(
+    stage: Stage, decide: DecideSettings | None, ends: Deadline | None, seconds: float, text: str | None
+) -> None:
+    session = stage.session(make_plan([make_trial(1)], decide=decide))
+    assert (session.deadline, session.waited) == (None, None)
+    session.deadline = ends
+    session.waits = SimpleNamespace(seconds=seconds, holders={"vit-2", "bert-1"})  # type: ignore[assignment]
+    assert session.waited == text
+    session.waits = SimpleNamespace(seconds=seconds, holders=set())  # type: ignore[assignment]
+    assert session.waited == (text.replace("bert-1 and vit-2", "others") if text else None)
+
+
+def test_its_trials_wait_on_its_deadlines_account(stage: Stage) -> None:
+    plan, ends = make_plan([make_trial(1)]), Deadline(1.0, {})
+    session = Session(saved(plan), plan, SweepProgress(plan.trials), LOG, deadline=ends)
+    assert session.waits is ends.waits and all(pool.waits is ends.waits for pool in session.pools.values())
 
 
 def test_a_plan_that_grew_is_saved_shown_and_published(stage: Stage) -> None:

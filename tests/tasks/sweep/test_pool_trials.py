@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +25,7 @@ from tasks.sweep.pool_slots import PoolSlots
 from tasks.sweep.pool_trials import PoolTrials
 from tasks.sweep.pool_watch import PoolWatch
 from tasks.sweep.slot_log import SlotLog, read_holds
+from tasks.sweep.slot_waits import SlotWaits
 from tasks.sweep.store import SweepStore
 from tasks.sweep.sweep_stop import SweepStop
 from tests.tasks.plan_support import make_plan, make_result, make_trial, saved
@@ -39,8 +40,8 @@ class Events:
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []
 
-    def waiting(self, trial: Trial, reason: str) -> None:
-        self.told.append(("waiting", int(trial.key, 16), reason))
+    def waiting(self, trial: Trial, reason: str, others: Sequence[str] = ()) -> None:
+        self.told.append(("waiting", int(trial.key, 16), reason, others))
 
     def started(self, trial: Trial) -> None:
         self.told.append(("started", int(trial.key, 16)))
@@ -111,6 +112,26 @@ def test_a_trial_holds_its_slots_while_it_runs_and_no_longer(cpu: Callable[..., 
     [hold] = read_holds(trials.store.dir / "slots.jsonl")
     assert (hold.trial, hold.pool, len(hold.slots)) == (trial.key, "cpu", 1)
     assert hold.given_back is not None and hold.asked <= hold.taken <= hold.given_back
+
+
+def test_waiting_for_another_sweeps_slots_is_told_and_timed(cpu: Callable[..., PoolTrials]) -> None:
+    trial = make_trial(1)
+    trials = cpu(saved(make_plan([trial])), trial, make_result)
+    other = NodeLocks(load_pools()["cpu"], 1, 1, threading.Event(), holder="another-sweep")
+    assert other.take()
+    told: list[Any] = trials.events.told  # type: ignore[attr-defined]
+
+    class Looks(SlotWaits):
+        def waits(self, key: str, others: Any) -> None:
+            super().waits(key, others)
+            other.give_back()
+
+    trials = replace(trials, waits=Looks())
+    assert trials.run(trial, LOG).outcome is Outcome.OK
+    assert told[:2] == [("waiting", 1, "pool in use", ["another-sweep"]), ("started", 1)]
+    assert trials.waits.holders == {"another-sweep"}
+    waited = trials.waits.seconds
+    assert waited > 0.0 and trials.waits.seconds == waited, "it is over"
 
 
 @pytest.mark.parametrize("journal", [True, False])
