@@ -64,6 +64,8 @@ def _of_rounds(store: SweepStore, plan: Plan, told: str, *, more_asked: bool, ho
     rows = load_sweep(store.dir).rows
     emulated = bool(rows) and all(row.emulated for row in rows)
     undecided = undecided_cells(cells_of_plan(rows, plan, emulated=emulated, folder=store.dir))
+    if plan.has_all_rounds:
+        return f", and it has had all rounds that campaign {plan.campaign} gives it (`rounds.most`)"
     more = f"sweep resume {store.sweep_id} --budget 20m"
     if more_asked and (undecided or not (plan.decide and plan.decide.until_decided)):
         return ", and no other round can be added: `limit` in the suite says how many trials it may have"

@@ -77,6 +77,7 @@ def run_sweep(
     with store.lease():
         server = prepare_environment()
         check_database()
+        store.tell_trials(plan)  # where no flow is needed for anything else
         asked = more or budget is not None or until_decided is not None
         if (ended := ended_before(store, plan, server, more_asked=asked)) is not None:
             end = FlowEnd(ended.status, ended.message, finished=True)

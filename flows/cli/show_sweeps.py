@@ -187,7 +187,7 @@ def sweep_json(store: SweepStore) -> dict[str, Any]:
         "packages": lists,
         "held": _held_json(sweep),
         "superseded": [entry.model_dump() for entry in plan.superseded],
-        "damaged": sweep.problems,
+        "damaged": [*sweep.problems, *store.untold(plan)],
     }
 
 
@@ -201,7 +201,7 @@ def _held_json(sweep: Sweep) -> dict[str, Any] | None:
 
 
 def print_sweep(out: Console, store: SweepStore) -> list[str]:
-    """Returns what is wrong with files of its trials, which it says too."""
+    """Returns what is wrong with files of its trials, and which are missing; it says that too."""
     shown = shown_of(store)
     print_rows(out, shown.headings, shown.trials)
     for line in shown.superseded:
@@ -215,9 +215,10 @@ def print_sweep(out: Console, store: SweepStore) -> list[str]:
     print_where(out, store)
     if (go_on := _go_on(store, shown.comparison)) is not None:
         out.print(f"go on with it: {go_on}", highlight=False, markup=False, soft_wrap=True)
-    for line in shown.damaged:
+    damaged = [*shown.damaged, *store.untold(store.load_plan())]
+    for line in damaged:
         out.print(line, style="red", highlight=False, markup=False, soft_wrap=True)
-    return shown.damaged
+    return damaged
 
 
 def _go_on(store: SweepStore, comparison: ShownComparison | None) -> str | None:

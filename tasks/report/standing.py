@@ -83,6 +83,8 @@ def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
     if stopped := sum(cell.verdict is Verdict.UNDECIDED and not cell.struck and given_up(cell) for cell in compared):
         which = "it is" if len(compared) == 1 else f"{stopped} {'is' if stopped == 1 else 'are'}"
         said.append(f"{which} not pursued: {_FAILING}")
+    if sweep.plan.has_all_rounds:
+        step = outlook.rest() if unfinished else None
     return Standing("; ".join(said), step, left)
 
 

@@ -89,9 +89,8 @@ def with_budget(store: SweepStore, plan: Plan, budget_s: float | None, until_dec
     settings = plan.decide
     over = all(_is_over(outcome, crashed=crashed) for outcome in store.states(plan).values())
     if plan.campaign is not None and budget_s is not None:
-        most = settings.most if settings else plan.last_round
-        if over and plan.last_round >= most:
-            raise _all_rounds_run(plan, plan.campaign, most)
+        if over and plan.has_all_rounds:
+            raise _all_rounds_run(plan)
         if settings is None:
             return plan  # the time is for what is left of its only round
     if settings is None:
@@ -111,8 +110,8 @@ def with_budget(store: SweepStore, plan: Plan, budget_s: float | None, until_dec
     return plan
 
 
-def _all_rounds_run(plan: Plan, campaign: str, most: int) -> ConfigError:
-    problem = f"{plan.sweep_id} has had the {plural(most, 'round')} that campaign {campaign} gives it at the most"
+def _all_rounds_run(plan: Plan) -> ConfigError:
+    problem = f"{plan.sweep_id} has had the {plural(plan.last_round, 'round')} that campaign {plan.campaign} gives it at the most"
     hint = f"raise `rounds.most` of it in the campaign's file and run that again, or measure it with `sweep run {plan.request.suite}`"
     return ConfigError.one("--budget", None, "", problem, hint)
 

@@ -146,6 +146,11 @@ class Plan(Strict):
         return self.labels.get(OF_CAMPAIGN)
 
     @property
+    def has_all_rounds(self) -> bool:
+        """Whether it is a campaign's sweep with as many rounds as the campaign's file gives it: a resume adds no other."""
+        return self.campaign is not None and self.last_round >= (self.decide.most if self.decide else self.last_round)
+
+    @property
     def last_round(self) -> int:
         """The number of the last round of repeats, from 1; 0 without trials."""
         return max((trial.repeat for trial in self.trials), default=0)
@@ -212,11 +217,21 @@ class SweepStore:
         sealed_content(self.dir / PLAN)  # raises
         sealed = plan.schema_version >= SEALED_SINCE
         atomic_write(self.dir / PLAN, sealed_text(plan) if sealed else plan.model_dump_json(indent=1))
+        self.tell_trials(plan)
+
+    def tell_trials(self, plan: Plan) -> None:
+        """Write trial.json of each trial that has none, atomically. Raises OSError."""
         for trial in plan.trials:
             folder = self.trial_dir(trial.key)
             folder.mkdir(parents=True, exist_ok=True)
             if not (folder / TRIAL).exists():
                 atomic_write(folder / TRIAL, sealed_text(trial))
+
+    def untold(self, plan: Plan) -> list[str]:
+        """Each trial.json that is missing, and what writes it again."""
+        again = f"is missing; `sweep resume {self.sweep_id}` writes it again, and measures nothing anew for that"
+        paths = (self.trial_dir(trial.key) / TRIAL for trial in plan.trials)
+        return [f"{path} {again}" for path in paths if not os.path.lexists(path)]
 
     def trial_dir(self, key: str) -> Path:
         """The folder of the trial with this key."""

@@ -97,6 +97,22 @@ def test_a_damaged_result_is_a_row_of_its_sweep(both: tuple[SweepStore, SweepSto
     assert compare_with_last(plan)[0] == BAD and expected_seconds(plan) == {plan.trials[0].cell: 60.0}
 
 
+def test_a_missing_trial_json_is_named_with_what_writes_it_again(both: tuple[SweepStore, SweepStore]) -> None:
+    _, new = both
+    plan = new.load_plan()
+    path = new.trial_dir(plan.trials[0].key) / "trial.json"
+    assert said("show", GOOD)[0] == 0
+    before = path.read_bytes()
+    path.unlink()
+    line = f"{path} is missing; `sweep resume {GOOD}` writes it again, and measures nothing anew for that"
+    code, text = said("show", GOOD)
+    assert code == 1 and line in text
+    code, text = said("show", GOOD, "--json")
+    assert code == 1 and json.loads(text)["damaged"] == [line]
+    new.tell_trials(plan)
+    assert path.read_bytes() == before and said("show", GOOD)[0] == 0
+
+
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_what_only_tells_of_a_sweep_never_stops_a_command(both: tuple[SweepStore, SweepStore], kind: str) -> None:
     _, new = both

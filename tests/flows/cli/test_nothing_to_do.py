@@ -49,6 +49,16 @@ def test_of_a_command_whose_report_gives_no_step_a_resume_goes_on_all_the_same(m
     assert said(monkeypatch, rounds(ALIKE), command="sweep campaign autumn") == f"{DONE}; {hint}"
 
 
+def test_a_campaigns_sweep_has_no_rounds_beyond_its_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    campaign = {"command": "sweep campaign autumn", "labels": {"sweep.campaign": "autumn"}}
+    decide = DecideSettings(budget_s=60.0, until_decided=True, most=4, looks=[Look(round=4, spent=0.75)])
+    full = f"{DONE}, and it has had all rounds that campaign autumn gives it (`rounds.most`)"
+    assert said(monkeypatch, rounds(ALIKE), decide=decide, **campaign) == full
+    assert said(monkeypatch, rounds(ALIKE), **campaign) == full
+    more = said(monkeypatch, rounds(ALIKE), decide=decide.model_copy(update={"most": 5}), **campaign)
+    assert more == f"{DONE}; to decide more, in about 6 s: sweep resume made-up --budget 1m"
+
+
 def test_what_no_sensible_number_of_rounds_decides_gets_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
     decide = DecideSettings(budget_s=60.0, until_decided=True, looks=[Look(round=4, spent=0.75)])
     rows = race_rows([100.0, 102.0], [(0, 1)] * 4, sd=0.2)

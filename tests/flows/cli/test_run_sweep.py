@@ -204,7 +204,9 @@ def test_a_sweep_that_is_complete_starts_nothing(
     if status is not None:
         store.save_status(status, "as it was")
     monkeypatch.setattr(nothing_to_do, "is_published", lambda store, plan: published)
+    (told := store.trial_dir(PLAN.trials[0].key) / "trial.json").unlink()
     ended, text = stage.sweep()
+    assert told.exists(), "what was lost of the plan is written again either way"
     assert (stage.done == []) is complete and ("nothing to do: every trial is done" in text) is complete
     assert ended == (status if complete else 1)
 
