@@ -157,7 +157,7 @@ def _worker(settings: Settings) -> Component:
         needs=("prefect", "mlflow", "ray"),  # a flow that waits starts at once
         slow_pulse=True,  # a heartbeat every 30 s
         answers=lambda started: _worker_answers(settings, started),
-        stop_grace_s=30.0,  # its flows stop their trials and close their MLflow runs
+        stop_grace_s=30.0,
     )
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from cluster.stack import deployments, ports, postgresql, process
+from cluster.stack import deployments, ports, postgresql, process, sweeps
 from cluster.stack.components import Component, components
 from cluster.stack.empty_database import MLFLOW
 from cluster.stack.errors import StackError
@@ -49,6 +49,7 @@ def up(root: Path = REPOSITORY, say: Say = print) -> list[dict[str, Any]]:
             for part in parts:  # all that need nothing more start concurrently
                 if part.name == "worker":
                     deployments.create_pool(settings)
+                    sweeps.settle_flow_runs(settings, say, worker_died=part in to_start)
                 for one in [one for one in to_start if one not in started and ready.issuperset(one.needs)]:
                     started.append(one)
                     _start(settings, one, environment, say)
@@ -57,7 +58,7 @@ def up(root: Path = REPOSITORY, say: Say = print) -> list[dict[str, Any]]:
             say("deployments ...")
             names = deployments.register(settings, environment)
             for part in reversed(_everything(settings)):  # PostgreSQL, where SQLite was chosen instead
-                if part.name not in ready and _stop(settings, part):
+                if part.name not in ready and _stop(settings, part, say):
                     say(f"{part.title}: stopped; nothing uses it now")
             _after(settings, names, say)
         except BaseException:
@@ -71,7 +72,7 @@ def _stop_again(settings: Settings, started: list[Component], say: Say) -> None:
     stopped = []
     for part in reversed(started):
         try:
-            _stop(settings, part, grace_s=5.0)
+            _stop(settings, part, say, grace_s=5.0)
             stopped.append(part.name)
         except StackError as error:
             say(f"{part.title}: {error}; `make down` tries again")
@@ -80,7 +81,10 @@ def _stop_again(settings: Settings, started: list[Component], say: Say) -> None:
 
 
 def down(root: Path = REPOSITORY, say: Say = print) -> list[str]:
-    """Stop exactly what `up` started. Returns the names of the components that ran. Raises StackError if one does not end."""
+    """Stop exactly what `up` started. Returns the names of the components that ran. Raises StackError if one does not end.
+
+    Sweeps that deployments run end with the worker, in order; `say` names them first.
+    """
     settings = load(root)
     if not settings.state.is_dir():
         say("the stack is not running")
@@ -93,7 +97,7 @@ def down(root: Path = REPOSITORY, say: Say = print) -> list[str]:
                 continue
             was_alive = process.alive(record)
             try:
-                if _stop(settings, part):
+                if _stop(settings, part, say):
                     stopped.append(part.name)
             except StackError as error:
                 stubborn.append(str(error))
@@ -146,13 +150,19 @@ def _everything(settings: Settings) -> list[Component]:
     return components(replace(settings, database=POSTGRESQL))
 
 
-def _stop(settings: Settings, part: Component, grace_s: float | None = None) -> bool:
-    """End a component and forget its record; True if any process of it ran. Raises StackError, and keeps the record, if one goes on."""
+def _stop(settings: Settings, part: Component, say: Say, grace_s: float | None = None) -> bool:
+    """End a component and forget its record; True if any process of it ran. Sweeps that the worker runs end first, in order.
+
+    Raises StackError, and keeps the record, if a process goes on.
+    """
     record = process.read_record(settings.state, part.name)
     if record is None:
         return False
     was_alive = process.alive(record)
-    ran = process.stop(record, part.stop_grace_s if grace_s is None else grace_s, part.stop_signal)
+    with deployments.pool_paused(settings) if part.name == "worker" else contextlib.nullcontext():
+        if part.name == "worker":
+            sweeps.end_sweeps(settings, process.members(record), say)
+        ran = process.stop(record, part.stop_grace_s if grace_s is None else grace_s, part.stop_signal)
     process.forget(settings.state, part.name)
     if part.folder and was_alive:  # keep the logs of a Ray head that died
         shutil.rmtree(part.folder, ignore_errors=True)
@@ -230,7 +240,7 @@ def _reuse(settings: Settings, part: Component, say: Say) -> bool:
     else:
         say(f"{part.title}: already running (pid {record.pid})")
         return True
-    _stop(settings, part)
+    _stop(settings, part, say)
     return False
 
 

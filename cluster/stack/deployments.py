@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from cluster.stack.components import get, post
 from cluster.stack.errors import StackError
@@ -27,6 +28,24 @@ def create_pool(settings: Settings) -> bool:
     if status not in (201, 409):  # 409: somebody else was first
         raise StackError(f"the Prefect server did not create work pool {POOL}: HTTP {status} {reply}")
     return status == 201
+
+
+@contextmanager
+def pool_paused(settings: Settings) -> Iterator[None]:
+    """Inside the block the worker takes no further flow run from the work pool: it would be killed with the worker.
+
+    What waits starts after the next `up`. A pool that somebody had paused stays so. Where Prefect does not answer nothing changes.
+    """
+    url = f"{settings.prefect_url}/api/work_pools/{POOL}"
+    status, pool = get(url)
+    pause = status == 200 and not pool["is_paused"]
+    if pause:
+        post(url, {"is_paused": True}, method="PATCH")
+    try:
+        yield
+    finally:
+        if pause:
+            post(url, {"is_paused": False}, method="PATCH")
 
 
 def register(settings: Settings, environment: Mapping[str, str]) -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cluster.stack import control, deployments, ports, process, settings
+from cluster.stack import control, deployments, ports, process, settings, sweeps
 from cluster.stack.components import Component, get
 from cluster.stack.errors import StackError
 from cluster.stack.guard import allowed
@@ -92,6 +92,7 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stack:
     made = Stack(tmp_path)
     monkeypatch.setattr(control, "components", made.components)
     monkeypatch.setattr(deployments, "create_pool", lambda _: True)
+    monkeypatch.setenv("SWEEPBENCH_PREFECT_PORT", str(free_ports(1)[0]))  # where nothing answers: no server of this machine is asked
     monkeypatch.setattr(control, "PORTS", {**control.PORTS, "worker": ("A_VARIABLE", 1)})
     return made
 
@@ -109,6 +110,23 @@ def test_up_and_down_twice(stack: Stack) -> None:
     assert not (stack.root / "prefect.toml").exists()
     assert stack.down() == []
     assert "not running" in stack.heard
+
+
+def test_what_a_worker_runs_ends_in_order_before_it_is_stopped(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[tuple[str, ...]] = []
+
+    def end_sweeps(settings: Settings, processes: list[psutil.Process], say: object) -> None:
+        assert all(runs(one) for one in processes)
+        ended.append(tuple("worker" for one in processes if one.pid == stack.record("worker").pid))
+
+    settled: list[bool] = []
+    monkeypatch.setattr(sweeps, "settle_flow_runs", lambda settings, say, worker_died: settled.append(worker_died))
+    monkeypatch.setattr(sweeps, "end_sweeps", end_sweeps)
+    stack.up()
+    stack.up()
+    assert (settled, ended) == ([True, False], [])
+    stack.down()
+    assert ended == [("worker",)], "once, and not of MLflow's server"
 
 
 def test_dead_component_is_named_and_started_again(stack: Stack) -> None:
