@@ -27,7 +27,7 @@ class NodeLocks:
     """Context manager that holds `width` of the pool's `count` slots. It calls `busy()` each time it finds too few free slots.
 
     It gives up once `stop` is set. The block then runs without locks, so it must check `stop` and do nothing. One thread may take the
-    locks and another enter the block that they are held for. `holder`: who holds them, such as a sweep's id, for others who wait.
+    locks and another enter the block that they are held for. `holder`: who holds them, such as "sweep ID", for others who wait.
     """
 
     def __init__(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from threading import Event
@@ -11,10 +12,11 @@ from rich.console import Console
 
 from cluster.commits.trees import worktrees
 from cluster.pools.node_locks import NodeLocks
-from cluster.pools.pool import find_pool, load_pools
+from cluster.pools.pool import Pool, find_pool, load_pools
 from experiments.config.errors import ConfigError, choose
 from experiments.config.paths import runs_root
 from experiments.regression.definition import METRICS, load_night
+from experiments.trial import Trial
 from flows.runtime.interrupts import Terminated, ending, heeded
 from tasks.nightly import bisect
 from tasks.nightly.accept import find_cell
@@ -22,7 +24,7 @@ from tasks.nightly.bisect import BisectError, Bisection
 from tasks.nightly.bisect_trials import BisectPairs, bisection_folder, question, save_end
 from tasks.nightly.plan import empty_night, plan_night, templates
 from tasks.nightly.store import today
-from tasks.report.text_format import plural
+from tasks.report.text_format import listed, plural
 
 
 def run_bisect(name: str, cell: str, good: str, bad: str, metric: str | None, most: int, err: Console) -> Bisection | None:
@@ -44,10 +46,12 @@ def run_bisect(name: str, cell: str, good: str, bad: str, metric: str | None, mo
     minimum = chosen.minimum_effect.get(compared, METRICS[compared].minimum_effect)
     say = partial(err.print, highlight=False, markup=False, soft_wrap=True)
     again = _again(name, chosen.cell, first, commits[-1], metric, most)
+    running: list[Trial] = []
     try:
-        with heeded(lambda: [trial], again), NodeLocks(pool, 1, 1, Event()):
+        with heeded(lambda: running, again), _slot(pool, say):
             folder = bisection_folder(runs_root() / "bisect", question(trial, chosen.cell, compared, first, commits[-1], most))
             pairs = BisectPairs(folder, trial, compared, worktrees().tree, ending)
+            running.append(pairs.trial)
             known = f"; going on after {plural(pairs.known, 'pair')}" if pairs.known else ""
             say(f"{chosen.name}, {compared}: {plural(len(commits), 'commit')} after {first[:12]}; trials in {folder}{known}")
             result = bisect.search(commits, first, pairs.measure, most, minimum, say)
@@ -60,6 +64,20 @@ def run_bisect(name: str, cell: str, good: str, bad: str, metric: str | None, mo
     except (KeyboardInterrupt, Terminated):
         say(f"interrupted; go on with it: {again}")
         return None
+
+
+def _slot(pool: Pool, say: Callable[[str], None]) -> NodeLocks:
+    """The pool's one slot, and who holds it while it is waited for."""
+    told = set[str]()
+
+    def busy() -> None:
+        who = listed([other or "another sweep" for other in slot.others])
+        if who not in told:
+            told.add(who)
+            say(f"pool {pool.name}: in use by {who}, which this one waits for")
+
+    slot = NodeLocks(pool, 1, 1, Event(), busy, holder="`sweep bisect`")
+    return slot
 
 
 def _again(name: str, cell: str, good: str, bad: str, metric: str | None, most: int) -> str:

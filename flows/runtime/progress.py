@@ -157,7 +157,7 @@ class SweepProgress:
         """Pool -> who holds its slots, where that is not this sweep: a trial waits for them and none of this sweep's runs there."""
         since, running = time.monotonic() - _BRIEFLY_S, {trial.pool for trial in self.running()}
         return {
-            row.trial.pool: listed([f"sweep {name}" if name else "another sweep" for name in row.others])
+            row.trial.pool: listed([name or "another sweep" for name in row.others])
             for row in self.rows.values()
             if row.state == IN_USE and row.others and row.waits_since < since and row.trial.pool not in running
         }

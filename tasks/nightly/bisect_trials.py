@@ -76,11 +76,13 @@ class BisectPairs:
 
     `known`: how many pairs an interrupted call left. They are taken as long as the same pairs are asked for. A pair that was disturbed is
     not taken, nor one of which a trial is missing: the trials of a pair must be neighbours in time. `ending`: where a trial is ended
-    early, so that no further signal breaks that off.
+    early, so that no further signal breaks that off. `self.trial` is what it runs: `trial` with a key of this bisection's own.
     """
 
     def __init__(self, folder: Path, trial: Trial, metric: str, tree: Callable[[str], Path], ending: Ending = nullcontext) -> None:
-        self._folder, self._trial, self._metric, self._tree, self._ending = folder, trial, metric, tree, ending
+        self._folder, self._metric, self._tree, self._ending = folder, metric, tree, ending
+        # A night's trial of the same key may run beside it, and processes are found by their key
+        self.trial = trial.model_copy(update={"key": digest({"trial": trial.key, "bisection": folder.name})})
         there = sorted(folder.glob("pair-*"))
         self._last = int(there[-1].name.removeprefix("pair-")) if there else 0
         self._known = [(_commits(pair), values) for pair in there if (values := self._whole(pair)) and not values.disturbed]
@@ -96,7 +98,7 @@ class BisectPairs:
         trees = [self._tree(commit) for commit in (first, second)]  # first: no checkout comes between the two trials
         pair = self._folder / f"pair-{self._last:03d}"
         for name, tree in zip(names, trees, strict=True):
-            run_once(tree, self._trial, pair / name, self._metric, self._ending)
+            run_once(tree, self.trial, pair / name, self._metric, self._ending)
         return self._values([pair / name for name in names])
 
     def _whole(self, pair: Path) -> PairValues | None:

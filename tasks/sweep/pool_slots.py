@@ -40,4 +40,4 @@ class PoolSlots:
 
     def hold(self, trial: Trial, stop: threading.Event, on_wait: Callable[[], None]) -> NodeLocks:
         """Holds the trial's slots for the time of a `with` block. `on_wait` is called each time that they are not free."""
-        return NodeLocks(self.pool, self.total, self.needed(trial), stop, on_wait, trial.sweep_id)
+        return NodeLocks(self.pool, self.total, self.needed(trial), stop, on_wait, f"sweep {trial.sweep_id}")

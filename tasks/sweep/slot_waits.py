@@ -16,7 +16,7 @@ class SlotWaits:
         self._waiting, self._running = set[str](), set[str]()
         self._since: float | None = None
         self._before = 0.0
-        self.holders: set[str] = set()  # ids of the sweeps that were waited for, as far as they are known
+        self.holders: set[str] = set()  # who was waited for, such as "sweep ID", as far as it is known
 
     def waits(self, key: str, others: Iterable[str]) -> None:
         """The trial waits for slots, which `others` hold (names, "" for an unknown one); none of them where only its own sweep does."""

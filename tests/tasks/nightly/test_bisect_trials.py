@@ -135,6 +135,7 @@ class Commits:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ran: list[str] = []
+        self.keys: list[str] = []
         self.crashes: set[str] = set()
         self.disturbed: set[str] = set()
         monkeypatch.setattr(bisect_trials, "run_once", self.run_once)
@@ -142,6 +143,7 @@ class Commits:
     def run_once(self, tree: Path, trial: Trial, out: Path, metric: str, ending: object) -> None:
         out.mkdir(parents=True)
         self.ran.append(tree.name[0])
+        self.keys.append(trial.key)
         if tree.name in self.crashes:
             raise KeyboardInterrupt
         result = TrialResult(key=trial.key, attempt=1, outcome=Outcome.OK, started_at=0.0, finished_at=1.0, environment={})
@@ -174,6 +176,15 @@ def test_whole_pairs_are_taken_again_and_half_of_one_is_not(tmp_path: Path, comm
     assert commits.ran == ["a", "b"], "the trials of a pair are neighbours in time"
     assert [pair.name for pair in sorted((tmp_path / "b").iterdir())] == ["pair-001", "pair-002", "pair-003", "pair-004"]
     assert pairs_in(tmp_path / "b", tmp_path).known == 3
+
+
+def test_its_trials_have_a_key_of_the_bisections_own(tmp_path: Path, commits: Commits) -> None:
+    """What ends them by their key ends no trial of a night that runs beside them, nor one of another bisection."""
+    one, again, other = (pairs_in(tmp_path / name, tmp_path) for name in ("b", "b", "c"))
+    assert one.trial.key == again.trial.key
+    assert len({one.trial.key, other.trial.key, "aaaa0000000000ff"}) == 3
+    one.measure(GOOD, BAD)
+    assert commits.keys == [one.trial.key] * 2
 
 
 def test_pairs_of_another_search_are_not_taken(tmp_path: Path, commits: Commits) -> None:

@@ -117,7 +117,7 @@ def test_a_trial_holds_its_slots_while_it_runs_and_no_longer(cpu: Callable[..., 
 def test_waiting_for_another_sweeps_slots_is_told_and_timed(cpu: Callable[..., PoolTrials]) -> None:
     trial = make_trial(1)
     trials = cpu(saved(make_plan([trial])), trial, make_result)
-    other = NodeLocks(load_pools()["cpu"], 1, 1, threading.Event(), holder="another-sweep")
+    other = NodeLocks(load_pools()["cpu"], 1, 1, threading.Event(), holder="sweep another")
     assert other.take()
     told: list[Any] = trials.events.told  # type: ignore[attr-defined]
 
@@ -128,8 +128,8 @@ def test_waiting_for_another_sweeps_slots_is_told_and_timed(cpu: Callable[..., P
 
     trials = replace(trials, waits=Looks())
     assert trials.run(trial, LOG).outcome is Outcome.OK
-    assert told[:2] == [("waiting", 1, "pool in use", ["another-sweep"]), ("started", 1)]
-    assert trials.waits.holders == {"another-sweep"}
+    assert told[:2] == [("waiting", 1, "pool in use", ["sweep another"]), ("started", 1)]
+    assert trials.waits.holders == {"sweep another"}
     waited = trials.waits.seconds
     assert waited > 0.0 and trials.waits.seconds == waited, "it is over"
 
