@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup sweep test test-fast test-gpu test-gaudi test-gaudi-sweep test-kill mutants lint up down status bench bench-nightly bench-coverage bench-scale lock pin-images clean
+.PHONY: help setup sweep test test-fast test-faults test-gpu test-gaudi test-gaudi-sweep test-kill mutants lint up down status bench bench-nightly bench-coverage bench-scale lock pin-images clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,11 +29,14 @@ setup: $(STAMP) ## make .venv from requirements.lock (the other targets do it by
 sweep: $(STAMP) ## run suite bridgetower, profile smoke, on this machine's CPU
 	$(BIN)/sweep run bridgetower --profile smoke
 
-test: $(STAMP) ## all tests, 14 to 24 minutes on two cores, by how fast these are
-	$(BIN)/python -m pytest -n 3 --dist loadgroup  # one more than cores: many wait for servers
+test: $(STAMP) ## all tests but test-faults and test-gaudi, 12 to 15 minutes on two cores
+	$(BIN)/python -m pytest -n 3 --dist loadgroup --ignore=tests/faults  # one more than cores: many wait for servers
 
 test-fast: $(STAMP) ## the tests that start no server
 	$(BIN)/python -m pytest -m "not integration and not fault"
+
+test-faults: $(STAMP) ## the tests that break things under running sweeps: processes, servers, nodes, disks; 5 to 8 minutes
+	$(BIN)/python -m pytest -n 3 --dist loadgroup tests/faults
 
 test-gpu: $(STAMP) ## what only a GPU can run: kernels, the sampler's view of it; skipped without one
 	$(BIN)/python -m pytest tests/gpu
