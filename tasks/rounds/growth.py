@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from experiments.spec.schema import MOST_ROUNDS
@@ -24,12 +25,13 @@ def growth(plan: Plan) -> More | None:
 
 
 def seconds_run(store: SweepStore, plan: Plan) -> float:
-    """What the trials that have ended took, one after the other on each pool, pools side by side, s."""
-    by_pool: dict[str, float] = {}
-    for trial in plan.trials:
-        if (result := readable_result(store, trial.key)) is not None:
-            by_pool[trial.pool] = by_pool.get(trial.pool, 0.0) + result.finished_at - result.started_at
-    return max(by_pool.values(), default=0.0)
+    """For how long some of the trials that have ended ran, s: what ran side by side counts once, and no pause between two trials counts."""
+    results = [result for trial in plan.trials if (result := readable_result(store, trial.key)) is not None]
+    total, until = 0.0, -math.inf
+    for result in sorted(results, key=lambda result: result.started_at):
+        total += max(0.0, result.finished_at - max(result.started_at, until))
+        until = max(until, result.finished_at)
+    return total
 
 
 def most_trials(plan: Plan) -> int | None:

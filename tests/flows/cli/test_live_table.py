@@ -161,17 +161,17 @@ def test_a_sweep_that_waits_for_another_one_says_so_and_when_it_goes_on(clock: C
     progress.wait(trials[0], IN_USE)
     clock.now += 60
     assert progress.problems() == {}, "its own last trial ends"
-    progress.wait(trials[0], IN_USE, ["bert-1"])
+    progress.wait(trials[0], IN_USE, ["sweep bert-1"])
     clock.now += 4.9
     assert progress.problems() == {}
     clock.now += 0.2
-    progress.wait(trials[0], IN_USE, ["bert-1"])  # it is told each time
+    progress.wait(trials[0], IN_USE, ["sweep bert-1"])  # it is told each time
     pool = trials[0].pool
     assert progress.problems() == {f"pool {pool}": "in use by sweep bert-1, which this one waits for"}
-    progress.wait(trials[0], IN_USE, ["", "bert-2"])
+    progress.wait(trials[0], IN_USE, ["", "sweep bert-2"])
     assert progress.problems() == {f"pool {pool}": "in use by another sweep and sweep bert-2, which this one waits for"}
     progress.start(trials[0])
-    progress.wait(trials[1], IN_USE, ["bert-1"])
+    progress.wait(trials[1], IN_USE, ["sweep bert-1"])
     clock.now += 60
     assert progress.problems() == {}, "this sweep itself has the slots"
 

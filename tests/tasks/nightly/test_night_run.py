@@ -34,9 +34,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NightRun:
 
 
 def measured(run: NightRun, monkeypatch: pytest.MonkeyPatch, before: History, tonight: History, seconds: float = 10.0) -> None:
-    """As if every trial of the plan had run for so long, with these values."""
-    for trial in run.plan.trials:
-        result = TrialResult(key=trial.key, attempt=1, outcome=Outcome.OK, started_at=0.0, finished_at=seconds)
+    """As if every trial of the plan had run for so long, one after the other, with these values."""
+    for place, trial in enumerate(run.plan.trials):
+        began = place * seconds
+        result = TrialResult(key=trial.key, attempt=1, outcome=Outcome.OK, started_at=began, finished_at=began + seconds)
         run.sweep.trial_dir(trial.key).mkdir(parents=True, exist_ok=True)
         run.sweep.save_result(result)
     monkeypatch.setattr(night_run, "tonight", lambda *_: tonight)

@@ -21,18 +21,19 @@ def test_what_trials_took_so_far_counts_as_time() -> None:
     store = SweepStore(plan.sweep_id)
     store.save_plan(plan)
     assert seconds_run(store, plan) == 0.0
-    for trial, outcome in zip(plan.trials, (Outcome.OK, Outcome.CRASHED, Outcome.OK), strict=False):
-        store.save_result(make_result(trial, outcome, started_at=1.7e9, finished_at=1.7e9 + 20.0))
-    assert seconds_run(store, plan) == pytest.approx(60.0)
+    for trial, outcome, began in zip(plan.trials, (Outcome.OK, Outcome.CRASHED, Outcome.OK), (500.0, 0.0, 30.0), strict=False):
+        store.save_result(make_result(trial, outcome, started_at=1.7e9 + began, finished_at=1.7e9 + began + 20.0))
+    assert seconds_run(store, plan) == pytest.approx(60.0), "the flow was away between two of them"
 
 
-def test_pools_run_side_by_side_so_the_longest_one_counts() -> None:
+def test_what_ran_side_by_side_counts_once_whichever_pools_these_are() -> None:
+    """Pools of one machine take turns, those of several do not."""
     plan = make_plan([make_trial(number, pool=pool) for number, pool in enumerate(("cpu", "gpu", "cpu", "gpu"), 1)])
     store = SweepStore(plan.sweep_id)
     store.save_plan(plan)
-    for trial, seconds in zip(plan.trials, (20.0, 45.0, 40.0, 30.0), strict=True):
-        store.save_result(make_result(trial, started_at=1.7e9, finished_at=1.7e9 + seconds))
-    assert seconds_run(store, plan) == 75.0, "60 s on one, 75 s on the other"
+    for trial, (began, ended) in zip(plan.trials, ((0.0, 20.0), (5.0, 45.0), (10.0, 30.0), (60.0, 75.0)), strict=True):
+        store.save_result(make_result(trial, started_at=1.7e9 + began, finished_at=1.7e9 + ended))
+    assert seconds_run(store, plan) == 60.0, "45 s in which one or two ran, and 15 s"
 
 
 # --- how many trials there may be in the end
