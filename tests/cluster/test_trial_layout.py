@@ -34,6 +34,7 @@ NAMES = {
     "SPREAD": "spread",
     "COMPILE_CACHE": ".compile-cache",
     "WEIGHTS": ".weights",
+    "RAY_TOKEN": ".stack/ray_token",
     "RATES": ".matrix-rates",
     "TRIAL": "trial.json",
     "HOLD": ".hold",
