@@ -56,7 +56,9 @@ class Ranks:
     def all_say(self, what: str) -> bool:
         """Tell the other ranks that this one says `what`, once in a process group's life. Whether all of them say so within AGREE_S.
 
-        For ranks that cannot meet, since one of them may be in a collective of which this one is not. Raises nothing of the store's.
+        For ranks that cannot meet, since one of them may be in a collective of which this one is not. All get the same answer: the first
+        that has one gives it. Else a rank that says so later, as one that is freed by the end of another, would take for agreement what
+        the other has given up. Raises nothing of the store's.
         """
         if self.world_size == 1:
             return True
@@ -65,10 +67,14 @@ class Ranks:
         store = process_group_store()
         try:
             store.set(f"{what}/{self.rank}", "1")
-            store.wait([f"{what}/{rank}" for rank in range(self.world_size)], timedelta(seconds=AGREE_S))
-        except RuntimeError:  # DistStoreError: the time is over, or who kept the store is gone
+            answer = "all"
+            try:
+                store.wait([f"{what}/{rank}" for rank in range(self.world_size)], timedelta(seconds=AGREE_S))
+            except RuntimeError:  # DistStoreError: the time is over
+                answer = "not all"
+            return bytes(store.compare_set(what, "", answer)) == b"all"
+        except RuntimeError:  # who kept the store is gone
             return False
-        return True
 
     def gather(self, own: T) -> list[T]:
         """The values of all ranks, in the order of ranks. `own` must be picklable."""

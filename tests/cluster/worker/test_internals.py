@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -176,13 +177,24 @@ def test_ranks_agree_through_the_store_that_their_process_group_was_formed_with(
     assert Ranks().as_rank_0_says("anything", 5) == 5, "alone it asks nobody"
 
 
+class Gone:
+    """A store whose keeper has ended."""
+
+    def set(self, key: str, value: str) -> None:
+        raise torch.distributed.DistStoreError("Broken pipe")
+
+
 def test_ranks_that_cannot_meet_learn_whether_all_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rank_group, "AGREE_S", 0.05)
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     try:
-        assert Ranks(0, 2).all_say("it failed") is False, "the other has not said so in time"
-        assert Ranks(1, 2).all_say("it failed") is True
-        assert Ranks(1, 2).all_say("something else") is False
+        assert Ranks(1, 2).all_say("it failed") is False, "the other has not said so in time"
+        assert Ranks(0, 2).all_say("it failed") is False, "which says so once the first has ended: they may not go on by different answers"
+        monkeypatch.setattr(rank_group, "AGREE_S", 60.0)
+        with ThreadPoolExecutor(2) as pool:
+            assert list(pool.map(lambda rank: Ranks(rank, 2).all_say("something else"), (0, 1))) == [True, True]
+        monkeypatch.setattr(torch_internals, "process_group_store", Gone)
+        assert Ranks(0, 2).all_say("that its store is gone") is False
     finally:
         torch.distributed.destroy_process_group()
     assert Ranks().all_say("anything") is True, "alone it asks nobody"
