@@ -41,12 +41,13 @@ def end_sweeps(settings: Settings, processes: Sequence[psutil.Process], say: Cal
 
 
 def _run_by(settings: Settings, processes: Sequence[psutil.Process]) -> dict[str, psutil.Process]:
-    """Sweep -> which of these processes of this machine works on it."""
+    """Sweep -> which of these processes of this machine works on it. A holder that was killed left its file, whose pid may be another's by
+    now: it counts while somebody holds the lease."""
     by_pid, found = {process.pid: process for process in processes}, dict[str, psutil.Process]()
     for folder in _folders(settings, HOLDER):
         with suppress(OSError, ValueError, KeyError, TypeError):
             holder = json.loads((folder / HOLDER).read_text())
-            if holder["pid"] in by_pid and holder["host"] == os.uname().nodename:
+            if holder["pid"] in by_pid and holder["host"] == os.uname().nodename and _is_held(folder):
                 found[folder.name] = by_pid[holder["pid"]]
     return found
 

@@ -21,6 +21,7 @@ from cluster.stack.settings import PORTS, Settings
 from cluster.stack.sweeps import end_sweeps, settle_flow_runs
 
 A, B, NIGHT = "bert-20260101-000000-0000", "vit-20260101-000000-0000", "nightly-small-20260101-000000-0000"
+KILLED = "t5-20260101-000000-0000"
 # Ends once it is told to, and says so
 FLOW = """
 import sys, time
@@ -42,6 +43,7 @@ class Prefect:
         self.pool: dict[str, bool] | None = {"is_paused": False}
         self.patched: list[bool] = []
         self.asked: Any = None
+        self.status = 201  # of a state that is set
 
     def reply(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         if path == "/api/flow_runs/filter":
@@ -54,7 +56,7 @@ class Prefect:
         _, _, _, run, verb = path.split("/")
         assert (method, verb) == ("POST", "set_state")
         self.set[run] = body
-        return 201, {}
+        return self.status, {}
 
 
 @pytest.fixture
@@ -130,6 +132,13 @@ def test_what_a_living_worker_runs_is_its_own_affair(stack: Settings, prefect: P
     assert list(prefect.set) == ["of-a-command"]
 
 
+def test_what_the_server_refuses_is_not_said(stack: Settings, prefect: Prefect) -> None:
+    sweep(stack, A, "a")
+    prefect.runs, prefect.status = [run("a")], 500
+    settle_flow_runs(stack, pytest.fail, worker_died=True)
+    assert list(prefect.set) == ["a"]
+
+
 def test_a_server_that_does_not_answer_changes_nothing(tmp_path: Path) -> None:
     settle_flow_runs(Settings(tmp_path, tmp_path / "runs", dict.fromkeys(PORTS, 9)), pytest.fail, worker_died=True)
 
@@ -147,7 +156,9 @@ def test_sweeps_end_in_order_before_their_worker(stack: Settings) -> None:
         sweep(stack, "vit-20260102-000000-0000", pid=flows[0].pid, host="elsewhere")
         (sweep(stack, "vit-20260103-000000-0000") / ".holder.json").write_text("[]")
         said: list[str] = []
-        end_sweeps(stack, processes, said.append, wait_s=120.0)
+        sweep(stack, KILLED, pid=flows[1].pid)  # its process was killed, and this one has its pid now: nobody holds the lease
+        with FileLock(stack.runs / A / ".lease"), FileLock(stack.runs / B / ".lease"):
+            end_sweeps(stack, processes, said.append, wait_s=120.0)
         assert [flow.wait(120) for flow in flows] == [0, 0]
         assert sorted(said) == [f"sweep {name}: its trials are being stopped ...; go on with it: sweep resume {name}" for name in (A, B)]
         assert [path.parent.name for path in sorted(stack.runs.glob("*/.stop"))] == [A, B]
@@ -160,9 +171,9 @@ def test_sweeps_end_in_order_before_their_worker(stack: Settings) -> None:
 
 def test_a_sweep_that_does_not_end_is_named(stack: Settings) -> None:
     with subprocess.Popen([sys.executable, "-c", DEAF]) as flow:
-        sweep(stack, A, pid=flow.pid)
         said: list[str] = []
-        end_sweeps(stack, [psutil.Process(flow.pid)], said.append, wait_s=0.0)
+        with FileLock(sweep(stack, A, pid=flow.pid) / ".lease"):
+            end_sweeps(stack, [psutil.Process(flow.pid)], said.append, wait_s=0.0)
         assert said[1:] == [f"sweep {A}: process {flow.pid} has not ended within 0 s, and is ended now"]
         flow.kill()
 
