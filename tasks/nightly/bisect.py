@@ -93,8 +93,8 @@ Say = Callable[[str], None]
 class _Pairs:
     """Compares commits with GOOD in pairs, each until it is decided. `go_on`: whether there is time for another pair.
 
-    `disturbed`: pairs of the last comparison that other work disturbed. They are left out for that and never for their values, so the
-    analyses of the others keep their levels.
+    `count`: pairs of the last comparison that count; `disturbed`: those that other work disturbed. They are left out for that and never for
+    their values, so the analyses of the others keep their levels.
     """
 
     good: str
@@ -104,13 +104,14 @@ class _Pairs:
     say: Say
     trials: int = 0
     in_time: bool = True
+    count: int = 0
     disturbed: int = 0
 
     def compare(self, commit: str, threshold: float) -> tuple[list[float], Side]:
         """Log ratios of the commit to GOOD, and on which side of `threshold` they lie."""
         analyses = interim_pairs(self.most)
         pairs: list[float] = []
-        self.disturbed = 0
+        self.count = self.disturbed = 0
         for count in analyses:
             while len(pairs) < count:
                 if len(pairs) + self.disturbed >= _TRIES * self.most:
@@ -126,10 +127,16 @@ class _Pairs:
                     self.say(f"{commit[:12]} against GOOD: a pair does not count, since it was disturbed: {values.disturbed}")
                     continue
                 pairs.append((values.second - values.first) * (1 if good_first else -1))
+                self.count += 1
             side = side_of(pairs, threshold, len(analyses))
             if side is not Side.OPEN:
                 return pairs, side
         return pairs, Side.OPEN
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether the last comparison ended since other work disturbed so many of its pairs: what it could not tell may be there."""
+        return self.count < self.most and self.count + self.disturbed >= _TRIES * self.most
 
     @property
     def left_out(self) -> str:
@@ -162,6 +169,9 @@ def search(
         whole = difference(pairs, 0.95)
         change = _change(whole) + pairs_with.left_out
         say(f"BAD {commits[-1][:12]} against GOOD {good[:12]}: {change}")
+        if side is Side.OPEN and pairs_with.cut_short:
+            text = f"BAD could not be told from GOOD: {change}. A quieter machine decides it."
+            return Bisection(text, effect=whole, trials=pairs_with.trials)
         if side is not Side.BELOW or abs(whole.value - 1) < minimum:
             nothing = f"BAD is not clearly worse than GOOD: {change}. There is nothing to bisect."
             return Bisection(nothing, effect=whole, trials=pairs_with.trials)

@@ -93,6 +93,18 @@ def test_disturbed_pairs_do_not_count_and_others_are_measured_in_their_place() -
     assert "after 3 pairs, without 3 that other work disturbed" in next(text for text in said if text.startswith("BAD"))
 
 
+@pytest.mark.parametrize(("quiet", "text"), [(4, "told"), (5, "worse")])
+def test_what_a_busy_machine_hid_is_not_called_the_same(quiet: int, text: str) -> None:
+    """BAD is 8 % slower on the mean, and too rough to tell by so few pairs."""
+    rough, calm = iter([0.0, 0.2] * 50), iter([False] * quiet)
+    found = search(SIX[5:], BASE, pairs_of(lambda c: (c != BASE) * (next(rough) - 0.18), lambda: next(calm, True)), 5, 0.03)
+    assert (found.commit, found.effect and found.effect.n) == (None, quiet)
+    hid = f"BAD could not be told from GOOD: {{}} after {quiet} pairs, without {10 - quiet} that other work disturbed. A quieter machine"
+    all_counted = f"BAD is not clearly worse than GOOD: {{}} after {quiet} pairs. There is nothing to bisect."
+    before, after = (hid if text == "told" else all_counted).split("{}")
+    assert found.sentence.startswith(before) and after in found.sentence
+
+
 def test_a_machine_that_stays_busy_ends_the_search_after_twice_the_most_pairs() -> None:
     found = search(SIX, BASE, pairs_of(rates, lambda: True), 5, 0.03)
     assert (found.commit, found.between, found.trials) == (None, None, 20)
