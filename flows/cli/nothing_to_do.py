@@ -40,7 +40,7 @@ def nothing_to_do(store: SweepStore, plan: Plan, *, more_asked: bool) -> str:
 
 def _what_else(store: SweepStore, plan: Plan, *, more_asked: bool) -> str:
     """The next step that the report and `sweep show` give, where there is one; else what goes on all the same."""
-    if plan.name.startswith("nightly-"):
+    if plan.is_night:
         return ""
     if plan.aa is not None:
         return "; `sweep aa` measures more pairs in a sweep of their own"

@@ -225,7 +225,7 @@ def _go_on(store: SweepStore, comparison: ShownComparison | None) -> str | None:
     """The command that goes on with a sweep that has not come to its end; None where the comparison names it, perhaps with more time, and
     for a night, whose command is its own."""
     plan, command = store.load_plan(), f"sweep resume {store.sweep_id}"
-    if plan.name.startswith("nightly-") or (comparison is not None and command in comparison.step):
+    if plan.is_night or (comparison is not None and command in comparison.step):
         return None
     return command if _sweep_state(store, plan, _counts(store, plan)) == "incomplete" else None
 

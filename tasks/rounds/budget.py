@@ -81,7 +81,7 @@ def with_budget(store: SweepStore, plan: Plan, budget_s: float | None, until_dec
     trials that crashed are about to run again, so the time is theirs first, and no round has to fit in it. Raises ConfigError for a sweep
     that cannot have a budget, or no more rounds, and for a budget that is too short.
     """
-    if plan.aa is not None or plan.name.startswith("nightly-"):
+    if plan.aa is not None or plan.is_night:
         kind = "an A/A sweep: it goes on by pairs" if plan.aa else "a night, whose definition says its budget"
         raise ConfigError.one("--budget", None, "", f"{plan.sweep_id} is {kind}", "give the id of a sweep of `sweep run`")
     if plan.race is not None:

@@ -21,7 +21,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 from pydantic import Field
 
-from cluster.trial_layout import FLOW_RUNS, HOLDER, IMPORTED, LEASE, PLAN, RESULT, STATUS, STOP, TRIAL, TRIALS
+from cluster.trial_layout import FLOW_RUNS, HOLDER, IMPORTED, JOURNAL, LEASE, PLAN, RESULT, STATUS, STOP, TRIAL, TRIALS
 from experiments.atomic_file import atomic_write
 from experiments.config.errors import DamagedFile, UserError
 from experiments.config.paths import runs_root
@@ -141,6 +141,11 @@ class Plan(Strict):
         return self.suite.suite
 
     @property
+    def is_night(self) -> bool:
+        """Whether it is a night's sweep."""
+        return self.name.startswith("nightly-")
+
+    @property
     def campaign(self) -> str | None:
         """The campaign that it is a sweep of."""
         return self.labels.get(OF_CAMPAIGN)
@@ -228,10 +233,14 @@ class SweepStore:
                 atomic_write(folder / TRIAL, sealed_text(trial))
 
     def untold(self, plan: Plan) -> list[str]:
-        """Each trial.json that is missing, and what writes it again."""
+        """Each trial.json that is missing though its trial has begun, and what writes it again.
+
+        Of the others none is lost: a published sweep has its trials in results.parquet, and `save_plan` may still be writing.
+        """
         again = f"is missing; `sweep resume {self.sweep_id}` writes it again, and measures nothing anew for that"
-        paths = (self.trial_dir(trial.key) / TRIAL for trial in plan.trials)
-        return [f"{path} {again}" for path in paths if not os.path.lexists(path)]
+        folders = [self.trial_dir(trial.key) for trial in plan.trials]
+        begun = [folder for folder in folders if any(os.path.lexists(folder / name) for name in (JOURNAL, RESULT))]
+        return [f"{folder / TRIAL} {again}" for folder in begun if not os.path.lexists(folder / TRIAL)]
 
     def trial_dir(self, key: str) -> Path:
         """The folder of the trial with this key."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,21 @@ def test_a_missing_trial_json_is_named_with_what_writes_it_again(both: tuple[Swe
     assert code == 1 and json.loads(text)["damaged"] == [line]
     new.tell_trials(plan)
     assert path.read_bytes() == before and said("show", GOOD)[0] == 0
+
+
+def test_a_trial_that_has_not_begun_lacks_nothing(both: tuple[SweepStore, SweepStore]) -> None:
+    """A published sweep has no folders of trials, and a plan that is being written has no trial.json yet."""
+    _, new = both
+    plan = new.load_plan()
+    folder = new.trial_dir(plan.trials[0].key)
+    for name in ("trial.json", "result.json"):
+        (folder / name).unlink(missing_ok=True)
+    (folder / "journal.jsonl").touch()
+    assert new.untold(plan)[0].startswith(f"{folder / 'trial.json'} is missing")
+    (folder / "journal.jsonl").unlink()
+    assert new.untold(plan) == [] and said("show", GOOD)[0] == 0
+    shutil.rmtree(new.dir / "trials")
+    assert new.untold(plan) == [] and said("show", GOOD)[0] == 0
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
