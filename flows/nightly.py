@@ -70,6 +70,7 @@ def nightly(name: str = "regression", date: str | None = None, budget: str | Non
             progress = CURRENT.get() or SweepProgress()
             progress.fill(run.plan.trials)
             session = Session(sweep, run.plan, progress, log)
+            run.waits = session.waits
             run.remark(*unfinished)
             interruption = None if night.closed else until_stopped(session, lambda: _measure(run, session))
             return _finish(run, session, interruption)
@@ -122,6 +123,8 @@ def _finish(run: NightRun, session: Session, error: BaseException | None) -> Sta
     except HistoryError as failure:
         session.end(1, str(failure))
         return Failed(message=f"{failure}; `sweep nightly {run.night.name} --date {run.night.date}` judges it")
+    if session.waited:
+        run.remark(f"The night's sweep: {session.waited}.")
     prefect_tasks.decide(run)
     _tell(run)
     not_told = [remark for remark in run.night.remarks if remark.startswith("Not told")]

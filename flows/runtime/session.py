@@ -158,7 +158,7 @@ class Session:
     @property
     def waited(self) -> str | None:
         """For how long this sweep, whose time is limited, waited for others, which did not count; None where it did not."""
-        limited = self.deadline is not None or growth(self.plan) is not None
+        limited = self.deadline is not None or growth(self.plan) is not None or self.plan.is_night
         if not limited or (seconds := self.waits.seconds) < 1.0:
             return None
         who = listed(sorted(self.waits.holders), 3) or "others"

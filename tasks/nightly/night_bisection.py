@@ -39,9 +39,9 @@ def bisect_night(run: NightRun, measure: Callable[[Plan], None], stopped: Callab
     """Look for the commit behind each cell that pairs have shown to be worse, the worst first; keep what is found in the night's record.
 
     `measure` runs what a plan has beyond the night's; `stopped` says whether the night is to end. Nothing begins beyond the definition's
-    `bisect_budget` or the night's own. What an earlier night found for the same change is taken over.
+    `bisect_budget` or the night's own, in which no wait for others counts. What an earlier night found for the same change is taken over.
     """
-    ends = time.monotonic() + min(run.definition.bisect_budget_s, max(0.0, run.left_s))
+    ends = time.monotonic() - run.waits.seconds + min(run.definition.bisect_budget_s, max(0.0, run.left_s))
     found: list[FoundCommit] = []
     for item in sorted(_confirmed(run), key=lambda item: item.pairs.ratio or 1.0 if item.pairs else 1.0):
         known = _known(run, item)
@@ -132,7 +132,7 @@ class _Search:
     def _in_time(self) -> bool:
         if self._stopped():
             raise Interrupted
-        return time.monotonic() + 2 * self._took_s <= self.ends
+        return time.monotonic() - self.run.waits.seconds + 2 * self._took_s <= self.ends
 
     def _measure_pair(self, first: str, second: str) -> PairValues:
         """The next trial of each commit, as `bisect.MeasurePair`. Raises BisectError, CommitError, ConfigError, Interrupted."""

@@ -15,6 +15,7 @@ from tasks.nightly.store import CellVerdict, Night, NightCode, NightStore, NodeS
 from tasks.nightly.verdicts import NightVerdicts
 from tasks.rounds.growth import seconds_run
 from tasks.sweep.plan import renew
+from tasks.sweep.slot_waits import SlotWaits
 from tasks.sweep.store import Plan, SweepStore
 
 # Beginnings of remarks on what a flow could not do. The next one tries it again, and says so where it still cannot
@@ -29,6 +30,7 @@ class NightRun:
         self.definition, self.nights, self.night, self.sweep, self.plan = definition, nights, night, sweep, plan
         self.pairing = Pairing(definition, sweep)
         self._began, self._before_s = time.monotonic(), seconds_run(sweep, plan)
+        self.waits = SlotWaits()  # of its trials, for slots that others hold: no time of the night's
         self._past: History | None = None
 
     @property
@@ -44,8 +46,9 @@ class NightRun:
 
     @property
     def left_s(self) -> float:
-        """Seconds of the budget that are left, without what the trials of an interrupted flow took; negative once it is used up."""
-        return self.night.budget_s - self._before_s - (time.monotonic() - self._began)
+        """Seconds of the budget that are left, without what the trials of an interrupted flow took, and with what it waited for
+        slots that others hold; negative once it is used up."""
+        return self.night.budget_s - self._before_s - (time.monotonic() - self._began) + self.waits.seconds
 
     def tonight(self) -> History:
         """What the sweep has measured so far."""

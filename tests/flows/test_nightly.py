@@ -36,9 +36,11 @@ class FakeSession:
     """Publishes nothing, and notes how the flow ended."""
 
     ended: list[tuple[int, str]]
+    waited: str | None = None
 
     def __init__(self, store: SweepStore, plan: Plan, progress: object, log: logging.Logger) -> None:
         self.store, self.plan, self.log, self.stop = store, plan, log, SimpleNamespace(is_set=lambda: False)
+        self.waits = SimpleNamespace(seconds=0.0)
 
     def publish_and_report(self) -> None:
         return None
@@ -162,6 +164,17 @@ def test_a_message_that_was_sent_is_not_sent_again(outside: Outside, measured: N
     assert outside.sent == [f"{BLOCKS[0]}: REGRESSION"] and night.over
     assert night.remarks == ["Night 2026-10-20 was interrupted.", "Not told: block webhook/board did not take the message."]
     assert state.message.endswith("; Not told: block webhook/board did not take the message.")
+
+
+@pytest.mark.usefixtures("measured")
+def test_what_a_night_waited_for_others_is_no_time_of_its_own_and_told(outside: Outside, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(night_run, "renew", lambda plan: plan)
+    monkeypatch.setattr(FakeSession, "waited", "it waited 2m for slots that sweep another held")
+    shared: list[bool] = []
+    monkeypatch.setattr(module, "_measure", lambda run, session: shared.append(run.waits is session.waits))
+    start()
+    assert shared == [True]
+    assert NightStore("small").load(TONIGHT).remarks == ["The night's sweep: it waited 2m for slots that sweep another held."]
 
 
 def test_a_night_is_closed_and_told_by_one_start(outside: Outside, measured: NightRun, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,6 +142,22 @@ def test_what_the_time_does_not_hold_waits_for_the_next_run(machine: Machine) ->
     assert "--budget: 19s is too short for any trial that is left" in short.output
 
 
+def test_what_its_sweeps_wait_for_others_is_none_of_a_runs_time_either(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.file.write_text(TWO.replace("budget: 10m", "budget: 75s"))
+    run = machine.run_sweep
+
+    def waits_first(plan: Plan, *_: Any, **asked: Any) -> int:
+        ends = deadline.CURRENT.get()
+        assert ends is not None
+        machine.now += 600.0
+        ends.waits._before += 600.0
+        return run(plan, **asked)
+
+    monkeypatch.setattr(run_campaign, "run_sweep", waits_first)
+    done = machine()
+    assert (done.exit_code, machine.counts) == (0, [("smoke", 1), ("tune", 2)]), done.output
+
+
 def test_sweeps_that_are_named_run_alone_in_the_order_in_which_they_are(machine: Machine) -> None:
     machine.file.write_text(TWO + "  - {suite: synthetic, profile: tune, rounds: {most: 1}, to: docs/results/third, name: third}\n")
     tune, smoke = "--sweep=synthetic-tune", "--sweep=synthetic-smoke"

@@ -96,6 +96,12 @@ def test_what_it_waited_for_others_is_told_where_its_time_is_limited(
     assert session.waited == (text.replace("bert-1 and vit-2", "others") if text else None)
 
 
+def test_a_nights_time_is_limited_too(stage: Stage) -> None:
+    session = stage.session(make_plan([make_trial(1)], suite=make_suite(suite="nightly-small")))
+    session.waits = SimpleNamespace(seconds=1.0, holders={"bert-1"})  # type: ignore[assignment]
+    assert session.waited == "it waited 1s for slots that bert-1 held, which does not count as its time"
+
+
 def test_its_trials_wait_on_its_deadlines_account(stage: Stage) -> None:
     plan, ends = make_plan([make_trial(1)]), Deadline(1.0, {})
     session = Session(saved(plan), plan, SweepProgress(plan.trials), LOG, deadline=ends)

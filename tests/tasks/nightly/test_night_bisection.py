@@ -182,6 +182,27 @@ def test_no_pair_begins_that_what_is_left_of_the_night_has_no_time_for(
     assert [(one.commit, one.trials) for one in run.night.bisections] == [(None, trials)]
 
 
+def test_what_a_bisection_waits_for_others_is_none_of_its_time(run: NightRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(night_bisection, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(NightRun, "left_s", 20.0)  # one pair
+    run.waits = SimpleNamespace(seconds=700.0)  # type: ignore[assignment]
+    clock.now = 700.0
+    go_on = measured_with(run, RATES)
+
+    def measure(plan: Plan) -> None:
+        clock.now += 10.0 + 300.0
+        run.waits = SimpleNamespace(seconds=run.waits.seconds + 300.0)  # type: ignore[assignment]
+        go_on(plan)
+
+    bisect_night(run, measure, lambda: False)
+    assert [(one.commit, one.trials) for one in run.night.bisections] == [(None, 2)]
+    monkeypatch.setattr(NightRun, "left_s", 300.0)
+    run.save(bisections=[])
+    bisect_night(run, measure, lambda: False)
+    assert [(one.commit, one.trials) for one in run.night.bisections] == [(COMMITS[2], 12)]
+
+
 def test_what_crept_is_of_many_commits_and_is_not_bisected(run: NightRun, monkeypatch: pytest.MonkeyPatch) -> None:
     items, nodes = run.judged()
     assert [item.name for item in items if item.verdict is Verdict.SLOWER and item.role == "history"] == [CELL]

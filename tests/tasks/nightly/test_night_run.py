@@ -17,6 +17,7 @@ from tasks.nightly.history import History
 from tasks.nightly.night_run import NightRun, start_or_resume
 from tasks.nightly.repeats import more_repeats
 from tasks.nightly.store import AA_CONTROL, CellVerdict, NightCode, NightStore
+from tasks.sweep.slot_waits import SlotWaits
 from tasks.sweep.store import SweepStore
 from tests.cli_support import ROOT
 from tests.tasks.nightly.night_support import DATES, DEFINITION, TONIGHT, night, now, past, trials
@@ -99,6 +100,19 @@ def test_the_budget_runs_from_the_start_of_the_run(run: NightRun, monkeypatch: p
     monkeypatch.setattr(night_run, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     again = NightRun(run.definition, run.nights, run.night, run.sweep, run.plan)
     assert (again.left_s, again.left_s) == (350.0, -100.0)
+
+
+def test_what_the_night_waited_for_others_is_none_of_its_budget(run: NightRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(night_run, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    again = NightRun(run.definition, run.nights, run.night, run.sweep, run.plan)
+    again.waits = SlotWaits(lambda: clock.now)
+    again.waits.waits("a", ["sweep another"])
+    clock.now += 5000.0
+    assert again.left_s == run.night.budget_s
+    again.waits.runs("a")
+    clock.now += 10.0
+    assert again.left_s == run.night.budget_s - 10.0
 
 
 def test_an_interrupted_night_has_what_its_trials_left_of_the_budget(run: NightRun, monkeypatch: pytest.MonkeyPatch) -> None:
