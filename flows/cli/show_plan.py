@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from cluster.pools.lanes import together_s
 from experiments.config import duration
 from experiments.config.scalar_text import table_text
 from experiments.spec.schema import MOST_ROUNDS
@@ -115,7 +116,7 @@ def _rounds(plan: Plan) -> str:
 
 
 def _expected_total(plan: Plan, states: Sequence[TrialState], expected: Mapping[str, float], against: str | None) -> float | None:
-    """Seconds until all trials are done, pools side by side (of a sweep that exists, the rest); None where a cell has no history."""
+    """Seconds until all trials are done (of a sweep that exists, the rest), as `together_s`; None where a cell has no history."""
     by_pool: dict[str, float] = {}
     for entry in states:
         if plan.sweep_id == against and entry.state == "done":
@@ -124,7 +125,7 @@ def _expected_total(plan: Plan, states: Sequence[TrialState], expected: Mapping[
         if seconds is None:
             return None
         by_pool[entry.trial.pool] = by_pool.get(entry.trial.pool, 0.0) + seconds
-    return max(by_pool.values(), default=0.0)
+    return together_s(by_pool)
 
 
 def print_why_again(err: Console, states: Sequence[TrialState]) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cluster.journal.journal import Record
+from cluster.pools.lanes import together_s
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.report.text_format import listed
 from tasks.sweep.pool_slots import IN_USE
@@ -205,4 +206,4 @@ class SweepProgress:
                     return None
                 spent = time.monotonic() - row.started if row.started else 0.0
                 by_pool[row.trial.pool] = by_pool.get(row.trial.pool, 0.0) + max(expected - spent, 0.5)
-            return max(by_pool.values(), default=0.0)  # pools work side by side
+            return together_s(by_pool)

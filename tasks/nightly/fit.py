@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from cluster.pools.lanes import lanes
 from experiments.config.errors import ConfigError
 from experiments.regression.definition import NightFile, drop_to_fit
 from tasks.nightly.store import Dropped, NightCell
@@ -26,17 +27,22 @@ class _Time:
 
 
 def drop(cells: Sequence[NightCell], windows_s: Sequence[float], definition: NightFile, budget_s: float) -> list[Dropped]:
-    """The cells to leave out. Pools work in parallel: one that takes longer than the budget loses its cells of lowest value.
+    """The cells to leave out. Pools, or those of one machine together, that take longer than the budget lose their cells
+    of lowest value.
 
     `windows_s`: of each cell, how long its window is at least, s; 0 where that is not known. Raises ConfigError where no cell is left.
     """
     dropped = []
     own_s = 0.0  # what the night measures itself with
+    lane_of = lanes(cell.pool for cell in cells)
+    timed: dict[str, list[tuple[NightCell, _Time]]] = {}
     for pool in dict.fromkeys(cell.pool for cell in cells):
         mine = [(cell, window_s) for cell, window_s in zip(cells, windows_s, strict=True) if cell.pool == pool]
         times = _times(mine, definition.repeats)
-        fixed = sum(time.seconds for (cell, _), time in zip(mine, times, strict=True) if cell.role != "history")
-        history = {cell.cell: (cell, time) for (cell, _), time in zip(mine, times, strict=True) if cell.role == "history"}
+        timed.setdefault(lane_of[pool], []).extend((cell, time) for (cell, _), time in zip(mine, times, strict=True))
+    for in_turns in timed.values():
+        fixed = sum(time.seconds for cell, time in in_turns if cell.role != "history")
+        history = {cell.cell: (cell, time) for cell, time in in_turns if cell.role == "history"}
         costs = {identity: time.seconds for identity, (_, time) in history.items()}
         own_s = max(own_s, fixed)
         for identity in drop_to_fit(costs, {identity: cell.value for identity, (cell, _) in history.items()}, budget_s, fixed):

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cluster.git_state import git_state
+from cluster.pools.lanes import together_s
 from cluster.pools.pool import Pool, load_pools
 from cluster.source_tree import source_tree
 from experiments import workloads
@@ -106,11 +107,11 @@ def templates(plan: Plan) -> dict[tuple[str, str], Trial]:
 
 
 def round_seconds(cells: Sequence[NightCell]) -> float:
-    """Expected seconds of one repeat of each cell; pools work in parallel. A cell without an expected duration counts as 0 s."""
-    lanes: dict[str, float] = {}
+    """Expected seconds of one repeat of each cell; pools as `together_s` has them. A cell without an expected duration counts as 0 s."""
+    by_pool: dict[str, float] = {}
     for cell in cells:
-        lanes[cell.pool] = lanes.get(cell.pool, 0.0) + (cell.expected_s or 0.0)
-    return max(lanes.values(), default=0.0)
+        by_pool[cell.pool] = by_pool.get(cell.pool, 0.0) + (cell.expected_s or 0.0)
+    return together_s(by_pool)
 
 
 def empty_night(name: str, date: str, budget_s: float) -> Night:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median_low
 
+from cluster.pools.lanes import together_s
 from experiments.trial import Outcome, Trial, TrialResult
 
 
@@ -19,13 +20,13 @@ class TrialTimes:
     between_s: float = 0.0
 
     def of_round(self, trials: Iterable[Trial]) -> float | None:
-        """What these trials take one after the other, pools side by side, s. None where nothing is known of one of them."""
+        """What these trials take one after the other, pools as `together_s` has them, s. None where nothing is known of one of them."""
         by_pool: dict[str, float] = {}
         for trial in trials:
             if trial.cell not in self.seconds:
                 return None
             by_pool[trial.pool] = by_pool.get(trial.pool, 0.0) + self.seconds[trial.cell] + self.between_s
-        return max(by_pool.values(), default=0.0)
+        return together_s(by_pool)
 
 
 def trial_times(

@@ -6,6 +6,7 @@ import pytest
 
 from experiments.regression.definition import NightFile
 from tasks.nightly.fit import drop
+from tasks.nightly.plan import round_seconds
 from tasks.nightly.store import NightCell
 from tests.tasks.nightly.night_support import DEFINITION, cell
 
@@ -32,6 +33,16 @@ def test_a_long_window_of_a_cell_without_history_is_told() -> None:
         "new",
         "value 1, 150 s without history, as the pool's other cells: does not fit the budget of 60 s",
     )
+
+
+@pytest.mark.parametrize(("pool", "fits"), [("cuda", False), ("a100", True)])
+def test_pools_of_one_machine_share_the_budget(pool: str, fits: bool) -> None:
+    """Three trials of 20 s on each of two pools, in 119 s."""
+    both = [cell("one"), cell("two").model_copy(update={"pool": pool, "value": 2.0})]
+    both = [each.model_copy(update={"expected_s": 20.0}) for each in both]
+    assert [entry.name for entry in drop(both, [0.0, 0.0], three_repeats(), 119.0)] == ([] if fits else ["one"])
+    assert drop(both, [0.0, 0.0], three_repeats(), 120.0) == []
+    assert round_seconds(both) == (20.0 if fits else 40.0)
 
 
 def three_repeats() -> NightFile:

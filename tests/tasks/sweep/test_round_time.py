@@ -29,6 +29,11 @@ def test_pools_work_side_by_side() -> None:
     assert TrialTimes({one.cell: 30.0, other.cell: 40.0}, 1.0).of_round([one, other]) == 41.0
 
 
+def test_pools_of_this_machine_take_turns() -> None:
+    one, other = make_trial(1, pool="cpu"), make_trial(2, pool="cuda")
+    assert TrialTimes({one.cell: 30.0, other.cell: 40.0}, 1.0).of_round([one, other]) == 72.0
+
+
 def test_a_cold_compilation_is_not_paid_again() -> None:
     one = make_trial(1)
     cold = make_result(one, started_at=0.0, finished_at=40.0, summary={"throughput": 1.0, "compile_seconds": 27.0})
