@@ -153,7 +153,11 @@ def test_who_waits_learns_who_holds_the_slots() -> None:
     with NodeLocks(nodes, 3, 3, never):
         assert not mine.take() and mine.others == [""], "what a former holder wrote tells nothing"
     assert mine.take() and mine.others == []
+    nameless = NodeLocks(nodes, 3, 3, never)
+    assert not nameless.take() and nameless.others == ["mine"]
     mine.give_back()
+    with NodeLocks(nodes, 3, 1, never):
+        assert not nameless.take() and nameless.others == [""], "it is another one, for all that it knows"
 
 
 def test_an_address_with_a_slash_at_its_end_is_the_same_hardware(tmp_path: Path) -> None:

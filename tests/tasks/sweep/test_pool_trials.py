@@ -94,19 +94,21 @@ def cpu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., PoolTrials]:
 
 
 def test_a_trial_holds_its_slots_while_it_runs_and_no_longer(cpu: Callable[..., PoolTrials]) -> None:
-    trial = make_trial(1)
+    trial, named = make_trial(1), list[list[str]]()
     pool = load_pools()["cpu"]
 
     def body(trial: Trial) -> TrialResult:
         stop = threading.Event()
         busy = list[bool]()
-        with NodeLocks(pool, 1, 1, stop, lambda: (busy.append(True), stop.set())[1]):
+        with (waiting := NodeLocks(pool, 1, 1, stop, lambda: (busy.append(True), stop.set())[1])):
             assert busy == [True]
+        named.append(waiting.others)
         assert trials.events.told == [("started", 1)]  # type: ignore[attr-defined]
         return make_result(trial)
 
     trials = cpu(saved(make_plan([trial])), trial, body)
     assert trials.run(trial, LOG).outcome is Outcome.OK
+    assert named == [[f"sweep {trial.sweep_id}"]], "who waits learns whose trial it is"
     with NodeLocks(pool, 1, 1, threading.Event(), lambda: pytest.fail("it still holds its slot")):
         pass
     [hold] = read_holds(trials.store.dir / "slots.jsonl")
@@ -121,14 +123,26 @@ def test_waiting_for_another_sweeps_slots_is_told_and_timed(cpu: Callable[..., P
     assert other.take()
     told: list[Any] = trials.events.told  # type: ignore[attr-defined]
 
+    log: list[str] = []
+
     class Looks(SlotWaits):
         def waits(self, key: str, others: Any) -> None:
             super().waits(key, others)
+            log.append(f"{key} waits")
             other.give_back()
+
+        def runs(self, key: str) -> None:
+            super().runs(key)
+            log.append(f"{key} runs")
+
+        def over(self, key: str) -> None:
+            super().over(key)
+            log.append(f"{key} over")
 
     trials = replace(trials, waits=Looks())
     assert trials.run(trial, LOG).outcome is Outcome.OK
     assert told[:2] == [("waiting", 1, "pool in use", ["sweep another"]), ("started", 1)]
+    assert log == [f"{trial.key} waits", f"{trial.key} runs", f"{trial.key} over"]
     assert trials.waits.holders == {"sweep another"}
     waited = trials.waits.seconds
     assert waited > 0.0 and trials.waits.seconds == waited, "it is over"
