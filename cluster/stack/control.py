@@ -49,6 +49,7 @@ def up(root: Path = REPOSITORY, say: Say = print) -> list[dict[str, Any]]:
             for part in parts:  # all that need nothing more start concurrently
                 if part.name == "worker":
                     deployments.create_pool(settings)
+                    deployments.end_pause(settings)
                     sweeps.settle_flow_runs(settings, say, worker_died=part in to_start)
                 for one in [one for one in to_start if one not in started and ready.issuperset(one.needs)]:
                     started.append(one)

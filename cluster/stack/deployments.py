@@ -13,6 +13,8 @@ from cluster.stack.settings import POOL, Settings
 
 _HEADER = "# Written by `make up`, removed by `make down`: points the prefect command, run in this folder, at the local stack."
 
+_PAUSED = "work_pool_paused"  # in the stack's folder, while `pool_paused` has it paused
+
 
 def create_pool(settings: Settings) -> bool:
     """Create the process work pool if it does not exist; True if this call created it. Raises StackError.
@@ -34,18 +36,29 @@ def create_pool(settings: Settings) -> bool:
 def pool_paused(settings: Settings) -> Iterator[None]:
     """Inside the block the worker takes no further flow run from the work pool: it would be killed with the worker.
 
-    What waits starts after the next `up`. A pool that somebody had paused stays so. Where Prefect does not answer nothing changes.
+    What waits starts after the next `up`. A pool that somebody had paused stays so. Where Prefect does not answer nothing changes. Killed
+    in the block, it leaves the pool paused, and a file by which `end_pause` knows.
     """
-    url = f"{settings.prefect_url}/api/work_pools/{POOL}"
+    url, paused = f"{settings.prefect_url}/api/work_pools/{POOL}", settings.state / _PAUSED
     status, pool = get(url)
     pause = status == 200 and not pool["is_paused"]
     if pause:
+        paused.touch()
         post(url, {"is_paused": True}, method="PATCH")
     try:
         yield
     finally:
         if pause:
-            post(url, {"is_paused": False}, method="PATCH")
+            end_pause(settings)
+
+
+def end_pause(settings: Settings) -> None:
+    """Let the work pool go on if `pool_paused` paused it. Where Prefect does not take that, the next call tries again."""
+    paused = settings.state / _PAUSED
+    if paused.exists():
+        status, _ = post(f"{settings.prefect_url}/api/work_pools/{POOL}", {"is_paused": False}, method="PATCH")
+        if status // 100 == 2 or status == 404:
+            paused.unlink()
 
 
 def register(settings: Settings, environment: Mapping[str, str]) -> list[str]:

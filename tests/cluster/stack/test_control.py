@@ -9,6 +9,8 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -116,17 +118,29 @@ def test_what_a_worker_runs_ends_in_order_before_it_is_stopped(stack: Stack, mon
     ended: list[tuple[str, ...]] = []
 
     def end_sweeps(settings: Settings, processes: list[psutil.Process], say: object) -> None:
-        assert all(runs(one) for one in processes)
+        assert all(runs(one) for one in processes) and log == ["pause ends", "pause ends", "pause"]
         ended.append(tuple("worker" for one in processes if one.pid == stack.record("worker").pid))
 
+    log: list[str] = []
+
+    @contextmanager
+    def pool_paused(settings: Settings) -> Iterator[None]:
+        log.append("pause")
+        yield
+        log.append("before it was stopped" if runs(worker) else "stopped")
+
+    monkeypatch.setattr(deployments, "pool_paused", pool_paused)
+    monkeypatch.setattr(deployments, "end_pause", lambda settings: log.append("pause ends"))
     settled: list[bool] = []
     monkeypatch.setattr(sweeps, "settle_flow_runs", lambda settings, say, worker_died: settled.append(worker_died))
     monkeypatch.setattr(sweeps, "end_sweeps", end_sweeps)
     stack.up()
     stack.up()
     assert (settled, ended) == ([True, False], [])
+    worker = psutil.Process(stack.record("worker").pid)
     stack.down()
     assert ended == [("worker",)], "once, and not of MLflow's server"
+    assert log[3:] == ["stopped"]
 
 
 def test_dead_component_is_named_and_started_again(stack: Stack) -> None:

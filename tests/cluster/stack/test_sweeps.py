@@ -16,7 +16,7 @@ import psutil
 import pytest
 from filelock import FileLock
 
-from cluster.stack.deployments import pool_paused
+from cluster.stack.deployments import end_pause, pool_paused
 from cluster.stack.settings import PORTS, Settings
 from cluster.stack.sweeps import end_sweeps, settle_flow_runs
 
@@ -52,6 +52,7 @@ class Prefect:
         if path == "/api/work_pools/local":
             if method == "PATCH":
                 self.patched.append(body["is_paused"])
+                return self.status, None
             return (200, self.pool) if self.pool is not None else (404, None)
         _, _, _, run, verb = path.split("/")
         assert (method, verb) == ("POST", "set_state")
@@ -183,7 +184,22 @@ def test_the_work_pool_takes_nothing_meanwhile(
     stack: Settings, prefect: Prefect, pool: dict[str, bool] | None, patched: list[bool]
 ) -> None:
     prefect.pool = pool
+    stack.state.mkdir(parents=True)
     with pytest.raises(KeyError), pool_paused(stack):
         assert prefect.patched == patched[:1]
         raise KeyError
     assert prefect.patched == patched
+    end_pause(stack)
+    assert prefect.patched == patched and list(stack.state.iterdir()) == [], "once"
+
+
+def test_a_pause_that_could_not_end_is_ended_by_the_next_up(stack: Settings, prefect: Prefect) -> None:
+    stack.state.mkdir(parents=True)
+    with pool_paused(stack):
+        prefect.status = 500  # or the process is killed
+    assert prefect.patched == [True, False]
+    end_pause(stack)
+    prefect.status = 204
+    end_pause(stack)
+    end_pause(stack)
+    assert prefect.patched == [True, False, False, False]
