@@ -25,7 +25,7 @@ from tasks.report.text_format import plural
 from tasks.sweep.store import Plan, SweepStore
 
 _SUSPECTS: dict[Suspect, Where] = {Suspect.ENVIRONMENT: "environment", Suspect.NODE: "node"}
-_TRIES = 2  # so many times the last look's pairs are tried at most, where trials fail or are disturbed
+_TRIES = 2  # so many times the last look's pairs are planned at most, where trials fail or are disturbed
 
 
 @dataclass(frozen=True)
@@ -124,10 +124,12 @@ class Pairing:
             effect = self._effect(measured, item)
             planned = sum(trial.cell == chosen.good.cell for trial in plan.trials)
             more = next_pairs(measured.counted, self.definition.pairs)
-            hopeless = planned >= _TRIES * self.definition.pairs[-1] or (planned > 0 and measured.ended == 0)
             open_ = effect is None or (effect[0] is Verdict.UNDECIDED and _worth_more(effect[1], item))
-            if open_ and more is not None and not hopeless:
-                found[item.cell] = (item, chosen, planned + more - measured.counted)
+            if not open_ or more is None or (planned > 0 and measured.ended == 0):
+                continue
+            count = planned + more - measured.counted
+            if count <= _TRIES * self.definition.pairs[-1]:
+                found[item.cell] = (item, chosen, count)
         return list(found.values())
 
     def settled(self, item: CellVerdict, plan: Plan, tonight: str) -> CellVerdict:

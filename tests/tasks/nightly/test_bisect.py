@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+from itertools import cycle
 from pathlib import Path
 
 import pytest
 
 from cluster.commits.resolve import CommitError
 from experiments.regression.bisection_test import difference
-from tasks.nightly.bisect import BisectError, commits_between, search, subject
+from tasks.nightly.bisect import BisectError, PairValues, commits_between, search, subject
 from tests.tasks.nightly.bisect_support import pairs_of
 
 
@@ -103,6 +104,27 @@ def test_what_a_busy_machine_hid_is_not_called_the_same(quiet: int, text: str) -
     all_counted = f"BAD is not clearly worse than GOOD: {{}} after {quiet} pairs. There is nothing to bisect."
     before, after = (hid if text == "told" else all_counted).split("{}")
     assert found.sentence.startswith(before) and after in found.sentence
+
+
+def test_the_pairs_that_count_begin_with_either_commit_by_turns() -> None:
+    begun: list[str] = []
+
+    def measure(first: str, second: str) -> PairValues:
+        begun.append(first[0])
+        return PairValues(rates(first), rates(second), "made up" if len(begun) % 3 == 2 else None)
+
+    search(SIX[5:], BASE, measure, 5, 0.03)
+    assert "".join(begun) == "0660"[: len(begun)] and len(begun) == 4, "the second is disturbed, and its like comes again"
+
+
+def test_what_was_disturbed_in_one_comparison_is_not_told_of_the_next() -> None:
+    apart, turns = cycle([0.02, -0.02]), iter([True] * 3)
+
+    def measure(commit: str) -> float:
+        return {SIX[2]: -0.04, SIX[5]: -0.08}.get(commit, 0.0) + (next(apart) if commit == SIX[2] else 0.0)
+
+    found = search(SIX, BASE, pairs_of(measure, lambda: next(turns, False)), 5, 0.03)
+    assert f"{SIX[2][:12]} stays undecided after 5 pairs; the commit is one of 6" in found.sentence
 
 
 def test_a_machine_that_stays_busy_ends_the_search_after_twice_the_most_pairs() -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -118,10 +119,17 @@ def test_a_trial_that_is_cut_off_is_told_first_and_leaves_no_process(
 def test_what_a_killed_bisection_left_does_not_run_beside_the_trial(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trial = trial_of(tree, tmp_path, monkeypatch, "")
     left = subprocess.Popen(["sleep", "77.25"], env={bisect_trials.MARK: trial.key}, start_new_session=True)
+    plain, seen = subprocess.Popen, list[int]()
+
+    def starts(*arguments: Any, **more: Any) -> Any:
+        seen.append(left.wait(timeout=60))
+        return plain(*arguments, **more)
+
+    monkeypatch.setattr(subprocess, "Popen", starts)
     try:
         with pytest.raises(BisectError, match="left no result"):
             run_once(tree, trial, tmp_path / "out", "throughput")
-        assert left.wait(timeout=10) == -signal.SIGKILL
+        assert seen == [-signal.SIGKILL], "before the trial begins"
     finally:
         left.kill()
         left.wait()
@@ -224,6 +232,12 @@ def test_the_folder_is_that_of_the_same_question_until_it_is_answered(tmp_path: 
         question(trial, "cell", "throughput", GOOD, BAD, 13),
     ]
     assert len({folder, *(bisection_folder(root, other) for other in others)}) == 1 + len(others)
+    for day in ("20990101", "20990102"):
+        (root / f"{day}-000000-0000").mkdir()
+        (root / f"{day}-000000-0000" / "question.json").write_bytes((folder / "question.json").read_bytes())
+    assert bisection_folder(root, asked).name.startswith("20990102"), "the newest"
+    for day in ("20990101", "20990102"):
+        save_end(root / f"{day}-000000-0000", Bisection("found"))
     save_end(folder, Bisection("found"))
     assert bisection_folder(root, asked) != folder
     (folder / "question.json").write_text("{")
