@@ -55,12 +55,17 @@ def _lies_on(curve: CellCurve, other: CellCurve, reach: float) -> bool:
 
 
 def named_together(cells: Sequence[Cell]) -> str:
-    """`tiny · fp32: MP-0, MP-1, MP-2`: what these cells share, then what tells them apart; in lines that a legend has room for."""
+    """`tiny · fp32: MP-0, MP-1, MP-2`: what these cells share, then what tells them apart; in lines that a legend has room for.
+
+    Their whole names where a cell has nothing beyond what all share, as one without an axis that others have.
+    """
     if len(cells) == 1:
         return _in_lines(cells[0].short)
     names = [{axis: label(axis, value) for axis, value in cell.axes.items() if axis in cell.varied} for cell in cells]
     shared = [axis for axis, text in names[0].items() if all(name.get(axis) == text for name in names)]
     apart = [" · ".join(text for axis, text in name.items() if axis not in shared) for name in names]
+    if not all(apart):
+        return _in_lines(", ".join(cell.short for cell in cells))
     common = " · ".join(names[0][axis] for axis in shared)
     return _in_lines(f"{common}: {', '.join(apart)}" if common else ", ".join(apart))
 

@@ -50,6 +50,12 @@ def test_what_cells_share_is_said_once(names: list[tuple[str, int]], text: str) 
     assert named_together([known[name] for name in names]) == text
 
 
+def test_a_cell_without_an_axis_that_others_have_is_named_whole() -> None:
+    found = made([row({"precision": "fp32"}), row({"precision": "fp32", "kernels": "fused"}), row({"precision": "bf16"})])
+    names = [cell.short for cell in found[:2]]
+    assert all(names) and named_together(found[:2]) == ", ".join(names)
+
+
 GRID = (("fp32", 0), ("fp32", 1), ("bf16", 0), ("bf16", 1))
 
 
