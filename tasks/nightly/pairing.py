@@ -139,7 +139,7 @@ class Pairing:
             return item
         pairs = self.pairs(item, plan)
         not_paired = chosen.why if isinstance(chosen, Refused) else None
-        if pairs is not None and pairs.count == 0:
+        if pairs is not None and pairs.ratio is None:  # fewer than two: they tell of no difference, so they settle nothing
             not_paired, pairs = pairs.why, None
         measured = pairs.verdict if pairs is not None else None
         night = chosen.night if isinstance(chosen, Partners) else chosen

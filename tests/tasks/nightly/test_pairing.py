@@ -227,6 +227,22 @@ def test_disturbed_pairs_without_time_for_others_say_both(tmp_path: Path, monkey
     assert verdict(run).not_paired == "other work disturbed 3 pairs, and there was no time for more"
 
 
+@pytest.mark.parametrize(("undisturbed", "judge"), [(1, "history"), (2, "pairs")])
+def test_one_pair_tells_of_no_difference_and_leaves_the_verdict_to_history(
+    undisturbed: int, judge: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = paired_run(tmp_path, monkeypatch)
+    run.plan = more_pairs(run) or run.plan
+    measure(run, noise=0.05, change=lambda trial: slowed(trial) if trial.repeat > undisturbed else {})
+    monkeypatch.setattr(NightRun, "left_s", 0.0)
+    assert more_pairs(run) is None
+    item = verdict(run)
+    if judge == "history":
+        assert (item.pairs, item.not_paired, item.verdict) == (None, "there was no time for more", Verdict.SLOWER)
+    else:
+        assert item.pairs is not None and (item.pairs.count, item.pairs.disturbed, item.verdict) == (2, 1, Verdict.UNDECIDED)
+
+
 def test_what_else_ran_changes_no_loss_of_a_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = paired_run(tmp_path, monkeypatch)
     run.plan = more_pairs(run) or run.plan
