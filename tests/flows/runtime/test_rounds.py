@@ -34,10 +34,11 @@ class Session:
 
     def run(self, session: Any, *, in_turns: bool) -> None:
         assert session is self and in_turns
-        for trial in self.plan.trials:
+        for place, trial in enumerate(self.plan.trials):
             if self.store.result(trial.key) is None:
                 self.now += self._trial_s
-                self.store.save_result(make_result(trial, Outcome.OK, finished_at=1.7e9 + self._trial_s))
+                began = 1.7e9 + 1000.0 * place  # one after the other
+                self.store.save_result(make_result(trial, Outcome.OK, started_at=began, finished_at=began + self._trial_s))
         self.rounds.append(len(self.plan.trials))
         self._on_run(self)
 
