@@ -15,6 +15,7 @@ _OF_FIRST_TRIALS = frozenset({"compilation", "weights"})  # later ones find what
 _AFTER_THE_WINDOW = frozenset({"profile_steps", "profile_repeats", "communication_steps"})  # what they ask for is done when all is measured
 _OF_THE_POOL = frozenset({"device_kind", "device_name", "device_count", "pool"})
 _WITH_UNIT = ("_mhz", "_w", "_bytes")  # endings of the environment's names whose values devices of one kind report a little unlike
+_ASKED_FOR = "locked_clocks_mhz"  # a clock that was set
 _NEAR = 1.01  # up to this ratio such values are equal; counts, versions and settings are equal or differ
 
 
@@ -50,7 +51,7 @@ def confounders(cells: Sequence[Cell], *, between: bool = False) -> list[tuple[s
                 groups.setdefault(value, []).append(cell)
         if len(mixes) == 1 and (between or name in _OF_FIRST_TRIALS):
             continue
-        if len(groups) > 1 and not (name.endswith(_WITH_UNIT) and _near(cells, name)):
+        if len(groups) > 1 and not (name != _ASKED_FOR and name.endswith(_WITH_UNIT) and _near(cells, name)):
             differences.append((name, list(groups.items())))
     differences += package_confounders(cells, {*hidden, *keys})
     meant = {name for cell in cells for name in cell.named} if axes & NAMES_OF_SETTINGS else set()
