@@ -13,6 +13,7 @@ import os
 import shlex
 import time
 from collections.abc import Mapping
+from logging import getLogger
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +192,8 @@ class RayJobLauncher:
                 url, token = self.pool.url(), self.pool.token()
             except PoolError as error:
                 raise LaunchRefused(str(error)) from error
+            for name in ("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env.packaging"):
+                getLogger(name).setLevel("WARNING")  # they log the upload of the code before each trial, also into the live table
             for name in ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS"):  # Ray's client prefers them to the address it is given
                 os.environ.pop(name, None)
             try:

@@ -16,9 +16,8 @@ from experiments.metrics import metric_of
 from experiments.spec.schema import Suite
 from experiments.trial import Outcome
 from flows.cli.ratios import Ratios
-from flows.runtime.progress import SweepProgress, TrialProgress
+from flows.runtime.progress import IN_USE_BY, SweepProgress, TrialProgress
 from tasks.report.text_format import clock, plural
-from tasks.sweep.pool_slots import IN_USE
 
 _COLOUR = {Outcome.OK: "green", Outcome.DOES_NOT_FIT: "yellow", Outcome.UNSUPPORTED: "yellow", Outcome.CANCELLED: "magenta"}
 _PLAIN_S = 2.0
@@ -125,7 +124,7 @@ def _lines(progress: SweepProgress, console: Console, stop: threading.Event) -> 
             rows, problems = list(progress.rows.values()), progress.problems()
         for name in last_problems.keys() | problems.keys():
             if last_problems.get(name) != problems.get(name):
-                over = "is free" if IN_USE in last_problems.get(name, "") else "answers again"
+                over = "is free" if last_problems.get(name, "").startswith(IN_USE_BY) else "answers again"
                 text = f"{time.strftime('%H:%M:%S')} {name}: {problems.get(name, over)}"
                 console.print(text, highlight=False, soft_wrap=True)
         last_problems = problems

@@ -75,14 +75,14 @@ def _launcher(pools: Mapping[str, Pool], trial: Trial) -> launchers.Launcher:
 def _publish(store: SweepStore, plan: Plan, reason: str, out: Console) -> bool:
     """Say in MLflow that the trials were stopped. False, and said, where it cannot be told: such as a damaged database."""
     prepare_environment()
-    from experiments.config.error_text import first_line
+    from tasks.tracking.client import why
 
     try:
         from tasks.tracking.projection import publish_sweep
 
         publish_sweep(store, plan, [], reason, wait_s=10.0)
     except Exception as error:
-        told = f"MLflow was not told: {first_line(error)}; `sweep resume {store.sweep_id}` tells it once it can be written"
+        told = f"MLflow was not told: {why(error)}; `sweep resume {store.sweep_id}` tells it once it can be written"
         out.print(told, highlight=False, markup=False, soft_wrap=True)
         return False
     return True

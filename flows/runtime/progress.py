@@ -16,6 +16,7 @@ from tasks.report.text_format import listed
 from tasks.sweep.pool_slots import IN_USE
 
 _BRIEFLY_S = 5.0  # a shorter wait needs no line
+IN_USE_BY = "in use by"  # begins what is said of a pool that another sweep holds: it is not broken, so it does not "answer again"
 
 CURRENT: ContextVar[SweepProgress | None] = ContextVar("progress", default=None)
 
@@ -84,6 +85,7 @@ class SweepProgress:
         self.ended: tuple[int, str] | None = None  # exit status and a line for people; None: the flow did not come to its end
         self.pools: dict[str, str] = {}  # pool -> what is wrong with it
         self.prefect: str | None = None  # what is wrong with Prefect, which trials do not need
+        self.mlflow: str | None = None  # what publishing waits for
         self.expected_s = expected_s or {}
         self.fill(trials)
 
@@ -147,12 +149,17 @@ class SweepProgress:
         with self.lock:
             self.prefect = problem
 
+    def set_mlflow_problem(self, problem: str) -> None:
+        """What publishing waits for. It stays: when MLflow answers, publishing ends, and with it the sweep."""
+        with self.lock:
+            self.mlflow = problem
+
     def problems(self) -> dict[str, str]:
-        """What a person should know of pools and of Prefect: name -> what is wrong. For a holder of the lock."""
-        prefect = {"Prefect": self.prefect} if self.prefect else {}
-        in_use = {pool: f"in use by {who}, which this one waits for" for pool, who in self._in_use().items()}
+        """What a person should know of pools, Prefect and MLflow: name -> what is wrong. For a holder of the lock."""
+        servers = {name: problem for name, problem in (("Prefect", self.prefect), ("MLflow", self.mlflow)) if problem}
+        in_use = {pool: f"{IN_USE_BY} {who}, which this one waits for" for pool, who in self._in_use().items()}
         pools = {**in_use, **self.pools}
-        return {**{f"pool {name}": problem for name, problem in pools.items()}, **prefect}
+        return {**{f"pool {name}": problem for name, problem in pools.items()}, **servers}
 
     def _in_use(self) -> dict[str, str]:
         """Pool -> who holds its slots, where that is not this sweep: a trial waits for them and none of this sweep's runs there."""

@@ -36,6 +36,7 @@ from tasks.sweep.store import Plan, SweepStore
 from tasks.sweep.sweep_stop import SweepStop
 from tasks.sweep.trial_record import damage_of, keep_aside, last_attempt
 from tasks.sweep.what_is_left import what_is_left
+from tasks.tracking.client import why
 from tasks.tracking.live import LivePublisher
 from tasks.tracking.prefect_tasks import publish
 from tasks.tracking.projection import Published
@@ -190,16 +191,16 @@ class Session:
             problems.append(f"no report ({first_line(error)})")
         published: Published | None = None
         try:
-            published = publish(self.store, quote(self.plan), files, headline)  # type: ignore[call-overload]  # quoted: not searched for futures
+            waiting = self.progress.set_mlflow_problem
+            plan = quote(self.plan)  # not searched for futures
+            published = publish(self.store, plan, files, headline, waiting)  # type: ignore[call-overload]
             if published.trials:
                 report.with_options(task_run_name="report with links to MLflow")(self.store.dir, published.trials, drawn)
         except DamagedFile as error:
             problems.append(str(error))
         except Exception as error:
-            self.log.warning("MLflow: %s", first_line(error))
-            problems.append(
-                f"not all is in MLflow ({first_line(error)}): nothing is lost, `sweep resume {self.store.sweep_id}` publishes it"
-            )
+            self.log.warning("MLflow: %s", why(error))
+            problems.append(f"not all is in MLflow ({why(error)}): nothing is lost, `sweep resume {self.store.sweep_id}` publishes it")
         if prefect_api.problem() is None:
             artifacts.sweep(self.store, self.plan, published)
         return "; ".join(dict.fromkeys(problems)) or None

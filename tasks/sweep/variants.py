@@ -40,7 +40,7 @@ class Variants:
                 digest = self.recipe(name, pool).digest
                 if (other := digests.setdefault((pool, digest), name)) != name:
                     problem = f"{other} and {name} have the same content"
-                    problems.append(Problem(blame["environment"], None, "environment", problem, "leave one out"))
+                    problems.append(Problem(blame["environment"], None, "environment", problem, "name another one"))
             except ConfigError as error:
                 problems += [problem for problem in error.problems if problem not in problems]
         commits: dict[str, str] = {}
@@ -49,7 +49,7 @@ class Variants:
                 commit = self.commit(name) or ""
                 if (other := commits.setdefault(commit, name)) != name:
                     problem = f"{other} and {name} are the same commit {commit[:12]}"
-                    problems.append(Problem(blame["commit"], None, "commit", problem, "leave one out"))
+                    problems.append(Problem(blame["commit"], None, "commit", problem, "name another one"))
             except CommitError as error:
                 problems.append(Problem(blame["commit"], None, "commit", str(error), ""))
         if problems:

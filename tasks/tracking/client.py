@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from logging import getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from filelock import FileLock
 
 from cluster.stack.empty_database import MLFLOW
+from experiments.config.error_text import first_line
 from experiments.config.paths import runs_root
 
 if TYPE_CHECKING:
@@ -63,6 +65,17 @@ def ui_url() -> str:
     """Address of the MLflow UI, which `sweep ui` or `make up` may still have to start."""
     uri = tracking_uri()
     return uri.rstrip("/") if uri.startswith("http") else f"http://127.0.0.1:{os.environ.get('SWEEPBENCH_MLFLOW_PORT', '5000')}"
+
+
+def why(error: BaseException) -> str:
+    """MLflow's error in a line. Of a server that cannot be reached it is the address and the reason; its client takes 300 characters,
+    with the class of each layer's error around it."""
+    uri, at = tracking_uri(), error
+    while at is not None and uri.startswith("http"):
+        if isinstance(at, (ConnectionError, TimeoutError)):
+            return f"{re.sub('//[^/@]*@', '//', uri)}: {at.strerror or first_line(at)}"  # a password in the address stays out of logs
+        at = at.__cause__ or at.__context__
+    return first_line(error)
 
 
 def is_local(uri: str) -> bool:

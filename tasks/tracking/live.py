@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cluster.journal.journal import Record
-from experiments.config.error_text import first_line
 from experiments.trial import Trial, TrialResult
 from tasks.sweep.store import Plan
 from tasks.sweep.trial_record import measured_journal
-from tasks.tracking.client import connect
+from tasks.tracking.client import connect, why
 from tasks.tracking.log_trial import finish_trial, log_records
 from tasks.tracking.runs import SweepRuns
 
@@ -89,7 +88,7 @@ class LivePublisher:
                 self.failures += 1
                 runs = None  # a reply that was lost may have created a run: they are looked up again
                 not_before = time.monotonic() + _QUIET_S
-                self._log.warning("MLflow does not take metrics now (%s); they are in the journals and follow later", first_line(error))
+                self._log.warning("MLflow does not take metrics now (%s); they are in the journals and follow later", why(error))
 
     def _send(self, runs: SweepRuns, batch: _Batch) -> None:
         for (key, attempt), records in batch.steps.items():

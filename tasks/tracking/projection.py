@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from logging import Logger, LoggerAdapter, getLogger
 from pathlib import Path
 
 from cluster.disk_full import is_disk_full
-from experiments.config.error_text import first_line
 from experiments.config.errors import DamagedFile
 from experiments.trial import Outcome, TrialResult
 from tasks.analysis.held_files import read_kept
@@ -18,7 +17,7 @@ from tasks.analysis.held_time import HeldTime
 from tasks.sweep.store import Plan, SweepStore, readable_result
 from tasks.sweep.trial_record import measured_journal
 from tasks.tracking import pages
-from tasks.tracking.client import check_database, connect, tracking_uri, ui_url
+from tasks.tracking.client import check_database, connect, tracking_uri, ui_url, why
 from tasks.tracking.finish_sweep import finish_sweep
 from tasks.tracking.log_trial import finish_trial, stamp_of
 from tasks.tracking.runs import SweepRuns, digest_of
@@ -61,10 +60,12 @@ def publish_sweep(
     headline: str = "",
     wait_s: float,
     log: Logger | LoggerAdapter[Logger] | None = None,
+    waiting: Callable[[str], None] | None = None,
 ) -> Published:
     """Publish every finished trial from its journal and close the sweep's own run. `headline`: what it found, in Markdown, for its note.
 
-    Retries for `wait_s` seconds while MLflow does not answer or its database is locked, then raises MLflow's error. Raises DamagedFile for
+    Retries for `wait_s` seconds while MLflow does not answer or its database is locked, which `waiting` is told, then raises MLflow's
+    error. Raises DamagedFile for
     a journal that was changed by others, after publishing all other trials. What no waiting mends is raised at once: DamagedFile for a
     damaged database, and what MLflow raises where its disk is full.
     """
@@ -79,7 +80,9 @@ def publish_sweep(
             check_database(thorough=True)
             if time.monotonic() + pause > deadline or is_disk_full(error) or _SQLITE_FULL in str(error):
                 raise
-            (log or getLogger(__name__)).warning("MLflow does not answer (%s); again in %.0f s", first_line(error), pause)
+            (log or getLogger(__name__)).warning("MLflow does not answer (%s); again in %.0f s", why(error), pause)
+            if waiting:
+                waiting(f"does not answer ({why(error)}); it is asked for up to {wait_s:.0f} s")
             time.sleep(pause)
             pause = min(pause * 2, 10.0)
 

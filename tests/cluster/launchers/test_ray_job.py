@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import requests
+from ray._private.runtime_env import packaging
+from ray.dashboard.modules import dashboard_sdk
 
 from cluster.launchers import Launch, LaunchError, code_package, ray_job
 from cluster.launchers.code_package import Package
@@ -126,3 +129,13 @@ def test_only_a_head_that_does_not_know_a_job_has_lost_it(head: Head) -> None:
     status = launcher().status(launch)
     assert (status.running, status.exit_code) == (False, None)
     assert status.message == f"pool p does not know job {launch.id}: its head was restarted"
+
+
+def test_rays_client_does_not_log_each_upload() -> None:
+    """Two lines for each trial stood on the terminal, among those of the trials."""
+    loggers = [dashboard_sdk.logger, packaging.default_logger]
+    for logger in loggers:
+        logger.setLevel("INFO")
+    with pytest.raises(LaunchError, match="does not answer"):
+        launcher(address="http://127.0.0.1:9")._client()
+    assert [(logger.isEnabledFor(logging.INFO), logger.isEnabledFor(logging.WARNING)) for logger in loggers] == [(False, True)] * 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from io import StringIO
 
@@ -174,6 +175,24 @@ def test_a_sweep_that_waits_for_another_one_says_so_and_when_it_goes_on(clock: C
     progress.wait(trials[1], IN_USE, ["sweep bert-1"])
     clock.now += 60
     assert progress.problems() == {}, "this sweep itself has the slots"
+
+
+def test_without_a_terminal_a_pool_that_another_sweep_held_is_free_and_one_that_was_down_answers_again(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = make_trial(1)
+    progress = SweepProgress([trial])
+    console = Console(file=StringIO(), width=200)
+    stop = threading.Event()
+    then = iter([lambda: progress.start(trial), lambda: progress.set_pool_problem("q", None), stop.set])
+    monkeypatch.setattr(stop, "wait", lambda timeout: next(then)())
+    progress.set_pool_problem("q", "does not answer")
+    progress.wait(trial, IN_USE, ["sweep bert-1"])
+    clock.now += 60
+    live_table._lines(progress, console, stop)
+    lines = [line.split(" ", 1)[1] for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+    assert sorted(lines[:2]) == [f"pool {trial.pool}: in use by sweep bert-1, which this one waits for", "pool q: does not answer"]
+    assert lines[2:] == [f"pool {trial.pool}: is free", "pool q: answers again"]
 
 
 def test_trials_that_ended_before_this_run_are_one_line_together() -> None:

@@ -174,11 +174,12 @@ def end(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
             told.calls.append(task_run_name)
             return self
 
-    def publish(store: Any, plan: Any, files: list[Path], headline: str) -> Any:
+    def publish(store: Any, plan: Any, files: list[Path], headline: str, waiting: Any) -> Any:
         assert (store, plan.unquote()) == (told.session.store, told.session.plan)
         assert headline == ("**MP-1 is fastest**" if files else "")
         told.calls.append(("publish", files))
         if told.mlflow:
+            waiting("does not answer (no answer)")
             raise told.mlflow
         return told.published
 
@@ -217,6 +218,7 @@ def test_what_mlflow_did_not_take_is_said_with_what_to_do(end: SimpleNamespace) 
     assert end.session.publish_and_report() == (
         f"not all is in MLflow (no answer): nothing is lost, `sweep resume {sweep_id}` publishes it"
     )
+    assert end.session.progress.problems() == {"MLflow": "does not answer (no answer)"}, "the wait is no silence"
     assert end.artifacts.made == ["sweep"]
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import socket
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import mlflow.exceptions
 import mlflow.tracking
 import pytest
 
 from experiments.config.errors import DamagedFile
 from experiments.config.paths import runs_root
-from tasks.tracking.client import check_database, connect
+from tasks.tracking.client import check_database, connect, why
 
 
 class Client:
@@ -67,3 +69,20 @@ def test_a_damaged_database_is_named_before_mlflow_is_asked(monkeypatch: pytest.
         connect()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     check_database(thorough=True)  # it is the server's then
+
+
+def test_a_server_that_cannot_be_reached_is_its_address_and_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MLflow's error held those of requests and urllib3, and was cut within them."""
+    with socket.socket() as bound:  # and does not listen
+        bound.bind(("127.0.0.1", 0))
+        at = f"127.0.0.1:{bound.getsockname()[1]}"
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:secret@{at}")
+        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+        with pytest.raises(mlflow.exceptions.MlflowException) as raised:
+            connect().get_experiment_by_name("bert")
+    assert "Max retries exceeded" in str(raised.value)
+    assert why(raised.value) == f"http://{at}: Connection refused"
+    assert why(TimeoutError("timed out")) == f"http://{at}: timed out"
+    assert why(ValueError("no such run\nand more")) == "no such run"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mine.db")
+    assert why(ConnectionError("database is locked")) == "database is locked"

@@ -304,9 +304,11 @@ def test_a_server_that_does_not_answer_is_waited_for_and_then_its_words_are_pass
 
     monkeypatch.setattr(projection, "connect", fail)
     plan = make_plan([make_trial(1)])
+    told: list[str] = []
     with pytest.raises(ConnectionError, match="no answer"), caplog.at_level(logging.WARNING):
-        publish_sweep(saved(plan), plan, [], None, wait_s=wait_s)
+        publish_sweep(saved(plan), plan, [], None, wait_s=wait_s, waiting=told.append)
     assert waits.slept == slept
+    assert told == [f"does not answer (no answer); it is asked for up to {wait_s:.0f} s"] * len(slept)
     assert [record.getMessage() for record in caplog.records] == [
         f"MLflow does not answer (no answer); again in {pause:.0f} s" for pause in slept
     ]
