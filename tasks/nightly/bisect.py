@@ -128,6 +128,7 @@ class _Pairs:
                     continue
                 pairs.append((values.second - values.first) * (1 if good_first else -1))
                 self.count += 1
+                self.say(f"{commit[:12]} against GOOD: {plural(len(pairs), 'pair')} of up to {analyses[-1]}")
             side = side_of(pairs, threshold, len(analyses))
             if side is not Side.OPEN:
                 return pairs, side
@@ -173,8 +174,8 @@ def search(
             text = f"BAD could not be told from GOOD: {change}. A quieter machine decides it."
             return Bisection(text, effect=whole, trials=pairs_with.trials)
         if side is not Side.BELOW or abs(whole.value - 1) < minimum:
-            nothing = f"BAD is not clearly worse than GOOD: {change}. There is nothing to bisect."
-            return Bisection(nothing, effect=whole, trials=pairs_with.trials)
+            text = f"BAD is not clearly worse than GOOD: {change}. {_nothing(whole, side, minimum)}"
+            return Bisection(text, effect=whole, trials=pairs_with.trials)
     return _halve(commits, pairs_with, whole, say)
 
 
@@ -201,6 +202,14 @@ def _halve(commits: Sequence[str], pairs_with: _Pairs, whole: Estimate, say: Say
         low, high = (middle, high) if side is Side.ABOVE else (low, middle)
     sentence = f"{commits[high]} is the first bad commit: {_change(whole)}."
     return Bisection(sentence, commits[high], "", None, whole, steps, pairs_with.trials)
+
+
+def _nothing(whole: Estimate, side: Side, minimum: float) -> str:
+    """What follows where BAD is not clearly worse by `minimum`, a share: it may still be, where its interval goes down so far."""
+    worst = 1 - whole.low
+    if side is Side.BELOW or worst < minimum:
+        return "There is nothing to bisect."
+    return f"That it is worse by up to {100 * worst:.1f} % is not ruled out: more pairs (`sweep bisect --most`) or a quieter machine tell."
 
 
 def _change(ratio: Estimate) -> str:

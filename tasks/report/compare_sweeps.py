@@ -17,7 +17,7 @@ from experiments.stats.between_sweeps import unbounded, with_spread
 from experiments.stats.estimate import Estimate
 from experiments.stats.verdict import DISCOVERY, Verdict
 from experiments.trial import WORKTREE
-from tasks.analysis.between_sweeps import known_beside, spread_between
+from tasks.analysis.between_sweeps import NOT_KNOWN, known_beside, spread_between
 from tasks.analysis.cell import Cell
 from tasks.analysis.compare_cells import make_cells
 from tasks.analysis.confounders import confounders
@@ -289,6 +289,12 @@ def render_markdown(comparison: Comparison) -> str:
     return render_text("comparison.md.jinja", comparison=comparison, explained=_explained(comparison))
 
 
+def _asks(comparison: Comparison) -> str:
+    """What repeats can do. Where the spread between sweeps is not known they decide nothing: the remarks say what that takes."""
+    undecided = {pair.why_undecided for pair in comparison.pairs if pair.verdict is Verdict.UNDECIDED}
+    return "; undecided asks for more repeats" if undecided - {NOT_KNOWN} or not undecided else ""
+
+
 def _explained(comparison: Comparison) -> str:
     if not comparison.pairs:
         return ""
@@ -296,10 +302,10 @@ def _explained(comparison: Comparison) -> str:
         metric = next(pair.b.metric for pair in comparison.pairs if pair.ratio is not None)
         least = difference(smallest_effect(metric, comparison.minimum), metric)
         explanation = f"{metric.label} may be 0, so B is compared with A by their difference: {metric.direction} is better."
-        return f"{explanation} Differences under {least} count as the same; undecided asks for more repeats."
+        return f"{explanation} Differences under {least} count as the same{_asks(comparison)}."
     return (
-        f"The ratio is B over A: above 1 is faster. Differences under {percent(comparison.minimum)} count as the same; "
-        f"undecided asks for more repeats. The false discovery rate over all cells is {percent(DISCOVERY)}."
+        f"The ratio is B over A: above 1 is faster. Differences under {percent(comparison.minimum)} count as the same{_asks(comparison)}. "
+        f"The false discovery rate over all cells is {percent(DISCOVERY)}."
     )
 
 

@@ -59,6 +59,10 @@ def test_where_there_is_nothing_nothing_is_found() -> None:
     assert same.commit is None and "nothing to bisect" in same.sentence
     small = search(COMMITS, GOOD, pairs_of(trials(COMMITS[3], 0.01, 0.0005)), 8, 0.03)
     assert small.commit is None and "nothing to bisect" in small.sentence  # clear, but less than what matters
+    noisy = search(COMMITS, GOOD, pairs_of(trials(None, 0.0, 0.2)), 8, 0.03)
+    assert noisy.effect is not None and noisy.effect.low < 0.97 < noisy.effect.high
+    worst = 100 * (1 - noisy.effect.low)
+    assert f"worse by up to {worst:.1f} % is not ruled out: more pairs" in noisy.sentence and "nothing" not in noisy.sentence
 
 
 def test_noise_ends_in_a_range_and_says_what_would_help() -> None:

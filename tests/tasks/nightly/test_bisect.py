@@ -91,6 +91,7 @@ def test_disturbed_pairs_do_not_count_and_others_are_measured_in_their_place() -
     assert (found.commit, found.trials) == (SIX[3], 2 * quiet.trials)
     assert [(step.commit, step.ratio, step.verdict) for step in found.steps] == [(s.commit, s.ratio, s.verdict) for s in quiet.steps]
     assert said[0] == f"{SIX[5][:12]} against GOOD: a pair does not count, since it was disturbed: made up"
+    assert said[1] == f"{SIX[5][:12]} against GOOD: 1 pair of up to 12", "half an hour had no line"
     assert "after 3 pairs, without 3 that other work disturbed" in next(text for text in said if text.startswith("BAD"))
 
 

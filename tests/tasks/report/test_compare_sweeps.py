@@ -155,6 +155,8 @@ def test_no_verdict_where_the_spread_between_sweeps_is_not_known(tmp_path: Path)
     found = compared(tmp_path, cells(), cells(2.0), history=False)
     assert found.counts == {"undecided: how much sweeps of this workload differ from day to day on this pool is not known": 6}
     assert found.remarks[1].startswith("How much sweeps of bridgetower on pool cpu (Made-up CPU) differ is not known")
+    for page in write_comparison(found, tmp_path):
+        assert "count as the same. The false" in page.read_text(), "no repeats of these sweeps would decide it"
     first = found.pairs[1]
     assert first.verdict is Verdict.UNDECIDED and first.ratio is not None
     assert (first.ratio.low, first.ratio.high, first.ratio.se) == (0.0, math.inf, math.inf)
