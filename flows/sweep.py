@@ -112,12 +112,13 @@ def finish(session: Session, error: BaseException | None) -> State[Any]:
     states = session.store.states(session.plan)
     # Between two rounds all trials that are planned have ended. What all crashed gets no other round, so no stop keeps one from it.
     cut_off = session.stop.is_set() and session.given_up is None and growth(session.plan) is not None
-    status = 1 if problem or cut_off or error is not None else exit_status(states)
+    of_trials = 1 if cut_off or error is not None else exit_status(states)
+    status = 1 if problem else of_trials
     counts: dict[str, int] = {}
     for outcome in states.values():
         name = str(outcome) if outcome else "not run"
         counts[name] = counts.get(name, 0) + 1
-    how = _NAMES[status]
+    how = _NAMES[of_trials]  # what could not be published follows; its trials may all have ended
     if session.plan.cut:
         how, counts["not begun for want of time"] = how.replace("every trial", "every trial that began"), len(session.plan.cut)
     message = f"{session.store.sweep_id}: {how} ({', '.join(f'{n} {name}' for name, n in sorted(counts.items()))})"

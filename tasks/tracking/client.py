@@ -70,7 +70,8 @@ def ui_url() -> str:
 def why(error: BaseException) -> str:
     """MLflow's error in a line. Of a server that cannot be reached it is the address and the reason; its client takes 300 characters,
     with the class of each layer's error around it."""
-    uri, at = tracking_uri(), error
+    uri = tracking_uri()
+    at: BaseException | None = error
     while at is not None and uri.startswith("http"):
         if isinstance(at, (ConnectionError, TimeoutError)):
             return f"{re.sub('//[^/@]*@', '//', uri)}: {at.strerror or first_line(at)}"  # a password in the address stays out of logs

@@ -124,11 +124,11 @@ def test_the_flow_run_ends_with_what_was_found_and_where_the_report_is(caplog: p
     assert session.store.load_status().message == short == session.progress.note
 
 
-def test_what_could_not_be_published_makes_the_sweep_incomplete() -> None:
+def test_what_could_not_be_published_fails_the_flow_and_makes_no_trial_one_that_did_not_end() -> None:
     session = made("not all is in MLflow", t1=Outcome.OK, t2=Outcome.OK)
     state = finish(session, None)
     assert state.type is StateType.FAILED
-    assert state.message == f"{SWEEP_ID}: the sweep is incomplete (2 ok); not all is in MLflow"
+    assert state.message == f"{SWEEP_ID}: every trial ended as expected (2 ok); not all is in MLflow"
     assert session.store.load_status().status == 1
 
 
