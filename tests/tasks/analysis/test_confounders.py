@@ -19,7 +19,9 @@ def test_what_a_device_reports_with_a_unit_is_equal_within_one_percent(name: str
     assert cells[0].differs == []
 
 
-@pytest.mark.parametrize("name", ["threads", "cores", "world_size", "device_count", "locked_clocks_mhz", "driver", "torch", "of_a_workload"])
+@pytest.mark.parametrize(
+    "name", ["threads", "cores", "world_size", "device_count", "locked_clocks_mhz", "driver", "torch", "of_a_workload"]
+)
 @pytest.mark.parametrize(("first", "second", "differs"), [(1000, 1001, True), (12.1, 12.2, True), (8, 8.0, False), (8, "8", False)])
 def test_counts_and_versions_are_equal_or_differ(name: str, first: Any, second: Any, differs: bool) -> None:
     """128 threads beside 127 were within 1 %, and so passed for equal."""

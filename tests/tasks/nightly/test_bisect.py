@@ -102,7 +102,7 @@ def test_what_a_busy_machine_hid_is_not_called_the_same(quiet: int, text: str) -
     found = search(SIX[5:], BASE, pairs_of(lambda c: (c != BASE) * (next(rough) - 0.18), lambda: next(calm, True)), 5, 0.03)
     assert (found.commit, found.effect and found.effect.n) == (None, quiet)
     hid = f"BAD could not be told from GOOD: {{}} after {quiet} pairs, without {10 - quiet} that other work disturbed. A quieter machine"
-    all_counted = f"BAD is not clearly worse than GOOD: {{}} after {quiet} pairs. There is nothing to bisect."
+    all_counted = f"BAD is not clearly worse than GOOD: {{}} after {quiet} pairs. That it is worse by up to 17.8 % is not ruled out: more"
     before, after = (hid if text == "told" else all_counted).split("{}")
     assert found.sentence.startswith(before) and after in found.sentence
 
