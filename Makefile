@@ -29,13 +29,13 @@ setup: $(STAMP) ## make .venv from requirements.lock (the other targets do it by
 sweep: $(STAMP) ## run suite bridgetower, profile smoke, on this machine's CPU
 	$(BIN)/sweep run bridgetower --profile smoke
 
-test: $(STAMP) ## all tests but test-faults and test-gaudi, 12 to 15 minutes on two cores
+test: $(STAMP) ## all tests but test-faults and test-gaudi, 10 to 16 minutes on two cores, by how fast these are
 	$(BIN)/python -m pytest -n 3 --dist loadgroup --ignore=tests/faults  # one more than cores: many wait for servers
 
 test-fast: $(STAMP) ## the tests that start no server
 	$(BIN)/python -m pytest -m "not integration and not fault"
 
-test-faults: $(STAMP) ## the tests that break things under running sweeps: processes, servers, nodes, disks; 5 to 8 minutes
+test-faults: $(STAMP) ## the tests that break things under running sweeps: processes, servers, nodes, disks; 4 to 7 minutes
 	$(BIN)/python -m pytest -n 3 --dist loadgroup tests/faults
 
 test-gpu: $(STAMP) ## what only a GPU can run: kernels, the sampler's view of it; skipped without one
