@@ -93,10 +93,12 @@ class Comparison:
     @property
     def table(self) -> TextTable:
         rows = []
+        in_headline = len(self.counts) == 1  # of all cells alike: the reason is not said again in each row
         for pair in self.pairs:
             metric = pair.b.metric
             ratio = f"{change(pair.ratio, metric)} {change_interval(pair.ratio, metric)}" if pair.ratio else "–"
-            rows.append([pair.a.name, _value(pair.a), _value(pair.b), ratio, pair.word, ", ".join(pair.differs) or "–"])
+            word = str(Verdict.UNDECIDED) if in_headline and pair.why_undecided else pair.word
+            rows.append([pair.a.name, _value(pair.a), _value(pair.b), ratio, word, ", ".join(pair.differs) or "–"])
         compared = "B less A" if self.differences else "B over A"
         return TextTable(["cell", "A", "B", f"{compared}, 95 % interval", "verdict", "also differs"], rows, verdicts=4)
 

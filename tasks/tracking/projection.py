@@ -65,9 +65,8 @@ def publish_sweep(
     """Publish every finished trial from its journal and close the sweep's own run. `headline`: what it found, in Markdown, for its note.
 
     Retries for `wait_s` seconds while MLflow does not answer or its database is locked, which `waiting` is told, then raises MLflow's
-    error. Raises DamagedFile for
-    a journal that was changed by others, after publishing all other trials. What no waiting mends is raised at once: DamagedFile for a
-    damaged database, and what MLflow raises where its disk is full.
+    error. Raises DamagedFile for a journal that was changed by others, after publishing all other trials. What no waiting mends is raised
+    at once: DamagedFile for a damaged database, and what MLflow raises where its disk is full.
     """
     deadline = time.monotonic() + wait_s
     pause = 1.0

@@ -151,6 +151,17 @@ def test_single_trials_get_no_verdict_and_cells_of_one_side_are_remarked(tmp_pat
     assert [cell.name for cell in found.only_a] == ["cpu · fp32 · MP-3"]
 
 
+def test_a_reason_that_all_cells_share_stands_in_the_headline_and_not_in_each_row(tmp_path: Path) -> None:
+    def sweep(repeats: int) -> list[Fake]:
+        return [one(repeats=1), Fake({**MP0, "dataloader_workers": 3}, repeats=repeats, between=0.0, noise=1e-5)]
+
+    alike = compared(tmp_path / "a", sweep(1), sweep(1))
+    assert alike.headline == "2 cells undecided: one trial"
+    assert [row[4] for row in alike.table.rows] == ["undecided", "undecided"]
+    apart = compared(tmp_path / "b", sweep(3), sweep(3))
+    assert [row[4] for row in apart.table.rows] == ["undecided: one trial", "same"]
+
+
 def test_no_verdict_where_the_spread_between_sweeps_is_not_known(tmp_path: Path) -> None:
     found = compared(tmp_path, cells(), cells(2.0), history=False)
     assert found.counts == {"undecided: how much sweeps of this workload differ from day to day on this pool is not known": 6}
