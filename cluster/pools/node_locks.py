@@ -68,7 +68,7 @@ class NodeLocks:
             return self._names
         self._others = set()
         with ExitStack() as acquired:
-            names: list[str] = []
+            taken: list[FileLock] = []
             for lock in self._locks:
                 try:
                     lock.acquire(timeout=0)
@@ -76,13 +76,12 @@ class NodeLocks:
                     self._others.add(_holder_of(lock))
                     continue
                 acquired.callback(lock.release)
-                names.append(Path(lock.lock_file).stem)
-                if len(names) == self._width:
-                    for held in self._locks:
-                        if Path(held.lock_file).stem in names:
-                            _tell_holder(held, self._holder)
-                    self._held, self._names = acquired.pop_all(), names
-                    return names
+                taken.append(lock)
+                if len(taken) == self._width:
+                    for held in taken:
+                        _tell_holder(held, self._holder)
+                    self._held, self._names = acquired.pop_all(), [Path(held.lock_file).stem for held in taken]
+                    return self._names
         return []
 
     @property

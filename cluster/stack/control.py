@@ -160,8 +160,9 @@ def _stop(settings: Settings, part: Component, say: Say, grace_s: float | None =
     if record is None:
         return False
     was_alive = process.alive(record)
-    with deployments.pool_paused(settings) if part.name == "worker" else contextlib.nullcontext():
+    with contextlib.ExitStack() as until_it_ended:
         if part.name == "worker":
+            until_it_ended.enter_context(deployments.pool_paused(settings))
             sweeps.end_sweeps(settings, process.members(record), say)
         ran = process.stop(record, part.stop_grace_s if grace_s is None else grace_s, part.stop_signal)
     process.forget(settings.state, part.name)

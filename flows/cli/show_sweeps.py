@@ -213,18 +213,19 @@ def print_sweep(out: Console, store: SweepStore) -> list[str]:
         out.print(line, highlight=False, soft_wrap=True)
     out.print(f"command:   {shown.command}", highlight=False, markup=False, soft_wrap=True)
     print_where(out, store)
-    if (go_on := _go_on(store, shown.comparison)) is not None:
+    plan = store.load_plan()
+    if (go_on := _go_on(store, plan, shown.comparison)) is not None:
         out.print(f"go on with it: {go_on}", highlight=False, markup=False, soft_wrap=True)
-    damaged = [*shown.damaged, *store.untold(store.load_plan())]
+    damaged = [*shown.damaged, *store.untold(plan)]
     for line in damaged:
         out.print(line, style="red", highlight=False, markup=False, soft_wrap=True)
     return damaged
 
 
-def _go_on(store: SweepStore, comparison: ShownComparison | None) -> str | None:
+def _go_on(store: SweepStore, plan: Plan, comparison: ShownComparison | None) -> str | None:
     """The command that goes on with a sweep that has not come to its end; None where the comparison names it, perhaps with more time, and
     for a night, whose command is its own."""
-    plan, command = store.load_plan(), f"sweep resume {store.sweep_id}"
+    command = f"sweep resume {store.sweep_id}"
     if plan.is_night or (comparison is not None and command in comparison.step):
         return None
     return command if _sweep_state(store, plan, _counts(store, plan)) == "incomplete" else None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cluster.journal.journal import Record
-from cluster.pools.lanes import together_s
+from cluster.pools.lanes import lanes
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.report.text_format import listed
 from tasks.sweep.pool_slots import IN_USE
@@ -87,6 +87,7 @@ class SweepProgress:
         self.prefect: str | None = None  # what is wrong with Prefect, which trials do not need
         self.mlflow: str | None = None  # what publishing waits for
         self.expected_s = expected_s or {}
+        self._lanes: dict[str, str] = {}  # of the trials' pools, read once: the live table asks several times a second
         self.fill(trials)
 
     def fill(self, trials: Sequence[Trial]) -> None:
@@ -95,6 +96,8 @@ class SweepProgress:
             for trial in trials:
                 total = int(trial.parameters["steps"]) + int(trial.parameters["warmup_steps"])
                 self.rows.setdefault(trial.key, TrialProgress(trial, steps=total))
+            if not self._lanes.keys() >= (pools := {trial.pool for trial in trials}):
+                self._lanes = lanes(self._lanes.keys() | pools)
 
     def wait(self, trial: Trial, reason: str, others: Sequence[str] = ()) -> None:
         """A trial has not begun: what it waits for. `others`: who holds its slots, where that is not its own sweep; "" for somebody."""
@@ -204,7 +207,7 @@ class SweepProgress:
         with self.lock:
             took = [row.ended - row.started for row in self.rows.values() if row.ended and row.started]
             typical = sum(took) / len(took) if took else None
-            by_pool: dict[str, float] = {}
+            by_lane: dict[str, float] = {}
             for row in self.rows.values():
                 if row.ended is not None:
                     continue
@@ -212,5 +215,6 @@ class SweepProgress:
                 if expected is None:
                     return None
                 spent = time.monotonic() - row.started if row.started else 0.0
-                by_pool[row.trial.pool] = by_pool.get(row.trial.pool, 0.0) + max(expected - spent, 0.5)
-            return together_s(by_pool)
+                lane = self._lanes[row.trial.pool]
+                by_lane[lane] = by_lane.get(lane, 0.0) + max(expected - spent, 0.5)
+            return max(by_lane.values(), default=0.0)

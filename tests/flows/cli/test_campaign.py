@@ -17,7 +17,6 @@ from experiments.trial import Outcome, Trial
 from flows.cli import run_campaign
 from flows.cli.commands import app
 from flows.cli.options import err, out
-from flows.cli.run_campaign import Campaign
 from flows.runtime.interrupts import TOLD_TO_END
 from tasks.campaign.store import CampaignStore
 from tasks.sweep import deadline
@@ -406,9 +405,3 @@ def test_the_plan_is_shown_without_starting_anything(machine: Machine) -> None:
     done = machine("--plan")
     assert done.exit_code == 0 and "synthetic-tune" in done.stdout and machine.ran == []
     assert not runs_root().exists() or not any(path.name.startswith("synthetic") for path in runs_root().iterdir())
-
-
-def test_what_a_sweep_waits_for_others_is_none_of_a_runs_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_campaign, "time", SimpleNamespace(monotonic=lambda: 100.0))
-    this: Any = SimpleNamespace(_time_s=60.0, began=70.0, waits=[SimpleNamespace(seconds=5.0), SimpleNamespace(seconds=8.0)])
-    assert Campaign._left_s.fget(this) == 43.0  # type: ignore[attr-defined]
