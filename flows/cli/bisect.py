@@ -21,6 +21,7 @@ from flows.runtime.interrupts import Terminated, ending, heeded
 from tasks.nightly import bisect
 from tasks.nightly.accept import find_cell
 from tasks.nightly.bisect import BisectError, Bisection
+from tasks.nightly.bisect_guard import guarded
 from tasks.nightly.bisect_trials import BisectPairs, bisection_folder, question, save_end
 from tasks.nightly.plan import empty_night, plan_night, templates
 from tasks.nightly.store import today
@@ -54,7 +55,8 @@ def run_bisect(name: str, cell: str, good: str, bad: str, metric: str | None, mo
             running.append(pairs.trial)
             known = f"; going on after {plural(pairs.known, 'pair')}" if pairs.known else ""
             say(f"{chosen.name}, {compared}: {plural(len(commits), 'commit')} after {first[:12]}; trials in {folder}{known}")
-            result = bisect.search(commits, first, pairs.measure, most, minimum, say)
+            with guarded(pairs.trial.key):
+                result = bisect.search(commits, first, pairs.measure, most, minimum, say)
             result.steps = [replace(step, subject=bisect.subject(step.commit)) for step in result.steps]
             if result.commit:
                 result.subject = bisect.subject(result.commit)

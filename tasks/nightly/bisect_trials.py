@@ -76,13 +76,14 @@ class BisectPairs:
 
     `known`: how many pairs an interrupted call left. They are taken as long as the same pairs are asked for. A pair that was disturbed is
     not taken, nor one of which a trial is missing: the trials of a pair must be neighbours in time. `ending`: where a trial is ended
-    early, so that no further signal breaks that off. `self.trial` is what it runs: `trial` with a key of this bisection's own.
+    early, so that no further signal breaks that off. `self.trial` is what it runs: `trial` with a key of this call's own.
     """
 
     def __init__(self, folder: Path, trial: Trial, metric: str, tree: Callable[[str], Path], ending: Ending = nullcontext) -> None:
         self._folder, self._metric, self._tree, self._ending = folder, metric, tree, ending
-        # A night's trial of the same key may run beside it, and processes are found by their key
-        self.trial = trial.model_copy(update={"key": digest({"trial": trial.key, "bisection": folder.name})})
+        # Processes are found by their key. A night's trial of the same one may run beside it; and the guard (bisect_guard.py) of an earlier
+        # call of this bisection, which was killed a moment ago, may still be ending that one's
+        self.trial = trial.model_copy(update={"key": secrets.token_hex(8)})
         there = sorted(folder.glob("pair-*"))
         self._last = int(there[-1].name.removeprefix("pair-")) if there else 0
         self._known = [(_commits(pair), values) for pair in there if (values := self._whole(pair)) and not values.disturbed]
@@ -126,7 +127,6 @@ def run_once(tree: Path, trial: Trial, out: Path, metric: str, ending: Ending = 
     atomic_write(out / TRIAL, told(trial, tree))
     command = [sys.executable, "-m", "cluster.worker.main", "--trial", str(out / TRIAL), "--out", str(out), "--attempt", "1"]
     environment = {**os.environ, **environment_of(tree, os.environ), MARK: trial.key}
-    processes.end_all(trial.key)  # what a bisection that was killed has left
     process: subprocess.Popen[bytes] | None = None
     try:
         with open(out / LOG, "wb") as log:

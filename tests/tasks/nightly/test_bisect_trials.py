@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import secrets
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -116,25 +114,6 @@ def test_a_trial_that_is_cut_off_is_told_first_and_leaves_no_process(
     assert told == "told to end" and not runs(int(child))
 
 
-def test_what_a_killed_bisection_left_does_not_run_beside_the_trial(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trial = trial_of(tree, tmp_path, monkeypatch, "")
-    left = subprocess.Popen(["sleep", "77.25"], env={bisect_trials.MARK: trial.key}, start_new_session=True)
-    plain, seen = subprocess.Popen, list[int]()
-
-    def starts(*arguments: Any, **more: Any) -> Any:
-        seen.append(left.wait(timeout=60))
-        return plain(*arguments, **more)
-
-    monkeypatch.setattr(subprocess, "Popen", starts)
-    try:
-        with pytest.raises(BisectError, match="left no result"):
-            run_once(tree, trial, tmp_path / "out", "throughput")
-        assert seen == [-signal.SIGKILL], "before the trial begins"
-    finally:
-        left.kill()
-        left.wait()
-
-
 # --- pairs that an interrupted bisection goes on with
 
 
@@ -186,11 +165,10 @@ def test_whole_pairs_are_taken_again_and_half_of_one_is_not(tmp_path: Path, comm
     assert pairs_in(tmp_path / "b", tmp_path).known == 3
 
 
-def test_its_trials_have_a_key_of_the_bisections_own(tmp_path: Path, commits: Commits) -> None:
-    """What ends them by their key ends no trial of a night that runs beside them, nor one of another bisection."""
-    one, again, other = (pairs_in(tmp_path / name, tmp_path) for name in ("b", "b", "c"))
-    assert one.trial.key == again.trial.key
-    assert len({one.trial.key, other.trial.key, "aaaa0000000000ff"}) == 3
+def test_its_trials_have_a_key_of_the_calls_own(tmp_path: Path, commits: Commits) -> None:
+    """What ends them by their key ends no trial of a night that runs beside them, nor one of a later call of the same bisection."""
+    one, again = (pairs_in(tmp_path / "b", tmp_path) for _ in range(2))
+    assert len({one.trial.key, again.trial.key, "aaaa0000000000ff"}) == 3
     one.measure(GOOD, BAD)
     assert commits.keys == [one.trial.key] * 2
 
