@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from experiments.metric import Kind
 from tasks.documents.published import SweepOnPage
-from tasks.report.answer import Answer, names_among
+from tasks.report.answer import Answer
+from tasks.report.cell_names import names_among
 from tasks.report.markdown import md
 from tasks.report.model import Report
 from tasks.report.text_format import quantity, spread

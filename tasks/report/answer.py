@@ -7,7 +7,6 @@ needs no proof. Nothing else is called faster.
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -17,13 +16,13 @@ from experiments.metric import Direction, Kind, Metric, Scale
 from experiments.parameters import REFERENCE_SEEDS
 from experiments.stats.look import only_look
 from experiments.stats.verdict import Verdict
-from experiments.trial import label
 from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import OF_MANY, TOO_WIDE, Comparison, judge_best, judge_pairs, smallest_effect, table_comparison
 from tasks.analysis.looks import NOT_LOOKED, undecided_cells
 from tasks.analysis.rounds_left import SENSIBLE, rounds_left
 from tasks.analysis.same_work import groups_to_rank
 from tasks.analysis.trial_row import keep_failing
+from tasks.report.cell_names import names_among, without_labels
 from tasks.report.next_step import NextStep, Outlook
 from tasks.report.text_format import change, change_interval, difference, ended, listed, percent, plural, quantity, spread
 
@@ -63,6 +62,7 @@ class Answer:
     brief: str = field(default="", kw_only=True)  # in place of headline and value in `line`, where the headline gives reasons
     ahead_of: Duel | None = field(default=None, kw_only=True)  # the next cell, where `best` is ahead of every other one, proven or not
     level: Sequence[Cell] = field(default=(), kw_only=True)  # those that `best` was compared with and is not ahead of
+    same_within: str = field(default="", kw_only=True)  # where all `level` are the same as `best`: the smallest effect that counts
     early: bool = field(default=False, kw_only=True)  # nothing was judged yet: then `level` are all others
 
     @property
@@ -92,14 +92,7 @@ class Answer:
         else:
             said = self.headline if self.compared == 1 else f"{self.headline}; best measured: {self.best.short}, {value}, {what}"
         named = self.compared == 1 and set(self.work.split(" · ")) <= set(self.best.short.split(" · "))  # its name tells its work
-        return f"{self.work}: {_without_labels(said, self.work)}" if self.work and not named else said
-
-
-def _without_labels(said: str, work: str) -> str:
-    """`said` with the names of cells without the labels that `work` has already: what is left tells them apart."""
-    for one in map(re.escape, work.split(" · ")):
-        said = re.sub(rf"(?<!\S){one} · | · {one}(?![^\s,:;.]|\.\d)", "", said)
-    return said
+        return f"{self.work}: {without_labels(said, self.work)}" if self.work and not named else said
 
 
 def superlative(metric: Metric) -> str:
@@ -217,7 +210,8 @@ def _no_clear_winner(best: Cell, found: Sequence[Duel], struck: Sequence[str], a
     if hopeless and not asked.in_rounds:
         certainty.append(HOPELESS)
     others = [duel.other for duel in level]
-    return Answer(headline, best, len(cells), certainty=certainty, next_step=step, work=work, level=others)
+    within = margin or ""
+    return Answer(headline, best, len(cells), certainty=certainty, next_step=step, work=work, level=others, same_within=within)
 
 
 def _decided_in_table(best: Cell, other: Cell) -> bool:
@@ -236,17 +230,6 @@ def _level(best: Cell, others: Sequence[Cell], margin: str | None, minimum: floa
     if len(others) < MOST_NAMES and _none_apart(others, minimum):
         return f"{where}{listed([first, *names], MOST_NAMES)} are not shown to differ"
     return f"{where}{first} is not shown to differ from {listed(names, MOST_NAMES)}"
-
-
-def names_among(cells: Sequence[Cell]) -> tuple[str, list[str]]:
-    """What these cells have in common of what tells the sweep's cells apart, and what tells each from the others: `bf16`, [`MP-0`, `MP-1`].
-
-    Nothing is in common where a cell would have no name left.
-    """
-    labels = [[label(axis, value) for axis, value in cell.axes.items() if axis in cell.varied] for cell in cells]
-    common = [one for one in labels[0] if all(one in other for other in labels)]
-    own = [" · ".join(one for one in each if one not in common) for each in labels]
-    return (" · ".join(common), own) if all(own) else ("", [cell.short for cell in cells])
 
 
 def _none_apart(cells: Sequence[Cell], minimum: float | None) -> bool:

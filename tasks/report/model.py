@@ -24,6 +24,7 @@ from tasks.report.cell_counts import besides
 from tasks.report.comparison_table import table_of_plan
 from tasks.report.continued import ran_again
 from tasks.report.filters import constant_labels
+from tasks.report.group_answers import of_groups
 from tasks.report.largest_fit import fit_sentence
 from tasks.report.method import method_of
 from tasks.report.missing import Missing, find_missing
@@ -42,9 +43,6 @@ from tasks.report.text_format import ended, plural
 from tasks.sweep.store import Plan
 
 TWINS = "An A/A sweep: both cells are the same, so none can win."
-APART = "Cells that do not do the same work are not compared with each other."
-ON_OTHERS = "Cells on different numbers of devices are not ranked against each other."
-BOTH_APART = "Cells that do not do the same work, or do it on different numbers of devices, are not ranked against each other."
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ class Report:
     standing: Standing | None  # of a sweep with a budget: how its comparisons stand
     answers: Sequence[Answer]  # one for each group of cells that do the same work on as many devices
     no_answer: str  # why there is none
-    apart: str  # why there are several answers; empty where there are not
+    apart: str  # what several answers say in one line, and why they are several; empty where they are not
     scaling: Sequence[str]  # how rates grow with the number of devices, where that varies
     fits: str  # the largest model that fits, where some do not
     loading: Sequence[str]  # how many loader processes are enough, in the rows of the best cell; empty for several groups
@@ -181,7 +179,7 @@ def report_of(source: ReportSource, answers: list[Answer] | None = None, *, head
         standing=None if emulated else standing_of(sweep, cells),
         answers=answers,
         no_answer="" if answers else _special(source) or _no_answer(source),
-        apart=_apart(answers) if len(answers) > 1 else "",
+        apart=of_groups(answers) if len(answers) > 1 else "",
         scaling=scaling_sentences(cells) if answers and source.race is None else [],
         fits="" if emulated else fit_sentence(cells),
         loading=[row.sentence for row in saturation(cells, of=best)] if best is not None and not head else [],
@@ -225,22 +223,6 @@ def _unfinished(source: ReportSource, cells: Sequence[Cell]) -> NextStep | None:
     if "crashed" in ended and not any(cell.measured for cell in cells):
         return outlook.mended()
     return outlook.rest() if "to do" in ended else None
-
-
-def _apart(answers: Sequence[Answer]) -> str:
-    """In how many of several groups of cells there is a winner, and why there are several."""
-    first, others = answers[0].best, [answer.best for answer in answers[1:]]
-    works, devices = any(other.work != first.work for other in others), any(other.devices != first.devices for other in others)
-    why = BOTH_APART if works and devices else ON_OTHERS if devices else APART
-    ranked = [answer for answer in answers if answer.compared > 1]
-    if not ranked:
-        return why
-    won, of = sum(answer.winner is not None for answer in ranked), len(ranked)
-    if of == 1:
-        lead = f"{'A' if won else 'No'} winner among the cells that are compared"
-    else:
-        lead = f"A winner in {won if won < of else 'each'} of {of} groups of cells" if won else f"No winner in {of} groups of cells"
-    return f"{lead}. {why}"
 
 
 def _kind(plan: Plan) -> list[str]:

@@ -115,7 +115,7 @@ def _decided(compared: Sequence[Cell]) -> str:
     which = "all" if count == len(compared) else str(count)
     of = "" if count == len(compared) else f" of {len(compared)}"
     many = (
-        f"{which}{of} comparisons with the baseline are decided"
+        f"{which}{of} comparisons with the baseline {'is' if count == 1 else 'are'} decided"
         if len(compared) > 1
         else f"the comparison with the baseline is {'decided' if count else 'undecided'}"
     )

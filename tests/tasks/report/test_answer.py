@@ -14,7 +14,8 @@ from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
 from tasks.analysis.looks import NOT_LOOKED
 from tasks.analysis.trial_row import TrialRow
-from tasks.report.answer import HOPELESS, Answer, _without_labels, find_answers
+from tasks.report.answer import HOPELESS, Answer, find_answers
+from tasks.report.cell_names import without_labels
 from tasks.report.next_step import FINISH, NextStep, Outlook
 from tests.tasks.cell_support import EVEN, OTHER, ROUGH, in_threes, judged, made, repeats, report_of, row, settings, workers
 
@@ -335,11 +336,11 @@ def test_two_groups_of_work_have_an_answer_each() -> None:
 )
 def test_names_beside_their_work_leave_its_labels_out(said: str, short: str) -> None:
     """And no label that only begins or ends like one."""
-    assert _without_labels(said, "batch_size 1") == short
+    assert without_labels(said, "batch_size 1") == short
 
 
 def test_each_label_of_a_work_is_left_out_wherever_it_stands() -> None:
-    assert _without_labels("128 · sdpa · b 1 · graph beats b 1 · 128 · eager", "128 · b 1") == "sdpa · graph beats eager"
+    assert without_labels("128 · sdpa · b 1 · graph beats b 1 · 128 · eager", "128 · b 1") == "sdpa · graph beats eager"
 
 
 def test_one_cell_alone_is_just_its_value() -> None:

@@ -42,7 +42,7 @@ def test_several_kinds_of_work_have_an_answer_each() -> None:
     report = report_of(rows, {**settings(rows=("model",)), "same_work": ["model"]})
     assert report.answer is None and [answer.work for answer in report.answers] == ["a", "b"]
     assert [cell.name for cell in report.winners] == ["cpu · MP-1 · a"] and report.loading == []
-    assert report.no_answer == "" and report.headline.startswith("A winner among the cells that are compared. Cells that do not do the ")
+    assert report.no_answer == "" and report.headline.startswith("a: MP-1 is fastest, x1.50 (")
 
 
 def test_cells_stand_in_the_tables_order() -> None:

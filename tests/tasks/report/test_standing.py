@@ -37,6 +37,21 @@ def scaled(by: float) -> tuple[float, ...]:
     return tuple(by * one for one in (1.0, -1.0, 0.5, -0.8, 0.3))
 
 
+@pytest.mark.parametrize(
+    ("rates", "said"),
+    [
+        ((101.0, 99.0), "0 of 2 comparisons with the baseline are decided"),
+        ((150.0, 99.0), "1 of 2 comparisons with the baseline is decided after 3 rounds"),
+        ((150.0, 50.0, 99.0), "2 of 3 comparisons with the baseline are decided after 3 rounds"),
+        ((150.0,), "The comparison with the baseline is decided after 3 rounds"),
+        ((101.0,), "The comparison with the baseline is undecided"),
+    ],
+)
+def test_how_many_are_decided(rates: tuple[float, ...], said: str) -> None:
+    standing = reported(LOOKS, (100.0, QUIET), *((rate, QUIET[::-1] if abs(rate - 100) > 1 else scaled(0.05)) for rate in rates)).standing
+    assert standing is not None and standing.line.partition("; ")[0] == said
+
+
 def test_all_are_decided() -> None:
     standing = reported(LOOKS, (100.0, QUIET), (130.0, QUIET[::-1]), (150.0, QUIET)).standing
     assert standing is not None
@@ -57,7 +72,7 @@ def test_what_keeps_failing_is_not_pursued_and_nothing_is_advised(failing: str) 
     standing = report.standing
     assert standing is not None
     assert standing.line == (
-        "1 of 2 comparisons with the baseline are decided after 3 rounds; "
+        "1 of 2 comparisons with the baseline is decided after 3 rounds; "
         "1 is not pursued: the last two trials of the cell, or of its baseline, failed"
     )
     assert (standing.step, standing.left, report.next_step) == (None, {}, None)
@@ -73,7 +88,7 @@ def test_what_the_rest_would_take() -> None:
     minutes = 2 * left  # two cells of a minute each
     assert (
         standing.line
-        == f"1 of 2 comparisons with the baseline are decided after 3 rounds; 1 undecided: about {left} more rounds, {minutes} min"
+        == f"1 of 2 comparisons with the baseline is decided after 3 rounds; 1 undecided: about {left} more rounds, {minutes} min"
     )
     needed = -(-11 * minutes // 10)
     assert report.next_step == standing.step == NextStep(f"sweep resume made-up --budget {needed}m", 60.0 * minutes)

@@ -1,0 +1,55 @@
+"""The headline of a sweep whose cells are several groups of work: what is decided in each of them, and why there are several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tasks.report.answer import MOST_NAMES, Answer
+from tasks.report.cell_names import without_labels
+from tasks.report.text_format import listed
+
+APART = "Cells that do not do the same work are not compared with each other."
+ON_OTHERS = "Cells on different numbers of devices are not ranked against each other."
+BOTH_APART = "Cells that do not do the same work, or do it on different numbers of devices, are not ranked against each other."
+
+
+def of_groups(answers: Sequence[Answer]) -> str:
+    """Of each group with something to compare its winner, by how much, or that it is undecided; then why cells are in several groups.
+
+    More than MOST_NAMES groups are counted. Those with a winner are named first, and all others only where there is room.
+    """
+    first, others = answers[0].best, [answer.best for answer in answers[1:]]
+    works, devices = any(other.work != first.work for other in others), any(other.devices != first.devices for other in others)
+    why = BOTH_APART if works and devices else ON_OTHERS if devices else APART
+    ranked = [answer for answer in answers if answer.compared > 1]
+    if not ranked:
+        return why
+    if len(ranked) <= MOST_NAMES:
+        return f"{'; '.join(map(_decided, ranked))}. {why}"
+    return f"{_of_many(ranked)}. {why}"
+
+
+def _of_many(ranked: Sequence[Answer]) -> str:
+    """`A winner in 5 of 9 groups of cells: a: MP-1 is fastest, x1.50 (...) over MP-0; ...; and 1 more`."""
+    won = [answer for answer in ranked if answer.winner is not None]
+    if not won:
+        return f"No winner in {len(ranked)} groups of cells"
+    named = [_decided(answer) for answer in won[: MOST_NAMES if len(won) == MOST_NAMES else MOST_NAMES - 1]]
+    rest = [f"and {len(won) - len(named)} more"] if len(won) > len(named) else []
+    where = f"{len(won)} of {len(ranked)}" if len(won) < len(ranked) else f"each of {len(ranked)}"
+    return f"A winner in {where} groups of cells: {'; '.join([*named, *rest])}"
+
+
+def _decided(answer: Answer) -> str:
+    """`batch_size 1: cuda_graph is best, x10 (8.19–12.28) over no cuda_graph`, `batch_size 64: undecided`."""
+    if answer.same_within:
+        names = [cell.short for cell in answer.level]
+        are = "is" if len(names) == 1 else "are"
+        said = f"{listed(names, MOST_NAMES)} {are} the same as {answer.best.short} to within {answer.same_within}"
+    elif answer.ahead_of is None:
+        said = "undecided"
+    else:
+        over = f"{answer.lead} over {answer.ahead_of.other.short}"
+        ahead = f"{answer.best.short} was measured {over}: not claimed, since its loss parity is unproven"
+        said = f"{answer.headline}, {over}" if answer.winner else ahead
+    return f"{answer.work}: {without_labels(said, answer.work)}"

@@ -1,0 +1,74 @@
+"""What the headline of several groups of work names: what is decided in each of few, and of many those with a winner first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from tasks.report.group_answers import APART
+from tests.tasks.cell_support import EVEN, repeats, report_of, settings, workers
+
+BY = "(1.43–1.58)"  # of three repeats each, EVEN and its reverse, of 100 and 150
+SUITE = {**settings(rows=("model",)), "same_work": ["model"]}
+
+
+def headline(rates: Sequence[float | None], noise: Sequence[float] = EVEN) -> str:
+    """Of groups a, b, c, ...: a baseline of 100, and a cell of the group's rate beside it where it has one."""
+    rows = []
+    for model, rate in zip("abcdefghi", rates, strict=False):
+        rows += repeats(workers(0, model=model), 100.0, noise)
+        rows += [] if rate is None else repeats(workers(1, model=model), rate, noise[::-1])
+    said = report_of(rows, SUITE).headline
+    assert said.endswith(APART)
+    return said.removesuffix(APART).strip()
+
+
+def won(group: str) -> str:
+    return f"{group}: MP-1 is fastest, x1.50 {BY} over MP-0"
+
+
+@pytest.mark.parametrize(
+    ("rates", "said"),
+    [
+        ((150.0, 150.0), f"{won('a')}; {won('b')}."),
+        ((150.0, 101.0), f"{won('a')}; b: undecided."),
+        ((101.0, 101.0), "a: undecided; b: undecided."),
+        ((150.0, None), f"{won('a')}."),
+        ((None, None), ""),
+        ((150.0, 101.0, 101.0, 150.0), f"{won('a')}; b: undecided; c: undecided; {won('d')}."),
+        ((101.0,) * 5, "No winner in 5 groups of cells."),
+        ((101.0, 101.0, 101.0, 101.0, 150.0), f"A winner in 1 of 5 groups of cells: {won('e')}."),
+        ((150.0,) * 4 + (101.0,), f"A winner in 4 of 5 groups of cells: {'; '.join(map(won, 'abcd'))}."),
+        ((150.0,) * 5, f"A winner in each of 5 groups of cells: {'; '.join(map(won, 'abc'))}; and 2 more."),
+    ],
+)
+def test_what_is_decided_in_each_group_is_named(rates: tuple[float | None, ...], said: str) -> None:
+    assert headline(rates) == said
+
+
+def of_cells(axis: str, values: Sequence[tuple[object, float]]) -> str:
+    """Of groups a and b, which are alike: three repeats that agree of each of these rates."""
+    rows = [
+        one
+        for model in "ab"
+        for value, rate in values
+        for one in repeats(workers(0, model=model) | {axis: value}, rate, (-0.0001, 0.0, 0.0001))
+    ]
+    first = {axis: values[0][0]}
+    said = report_of(rows, {**settings(rows=("model",), columns=axis, baseline=first), "same_work": ["model"]}).headline
+    a, b = said.removesuffix(f". {APART}").split("; ")
+    assert b == f"b{a[1:]}"
+    return a
+
+
+def test_what_is_the_same_is_no_longer_undecided() -> None:
+    axis = "dataloader_workers"
+    assert of_cells(axis, [(0, 100.0), (1, 100.0)]) == "a: MP-1 is the same as MP-0 to within 2.0 %"
+    three = of_cells(axis, [(0, 100.0), (1, 100.0), (2, 100.0), (3, 50.0)])
+    assert three == "a: MP-1 and MP-2 are the same as MP-0 to within 2.0 %", "one that is beaten is none of them"
+
+
+def test_what_is_ahead_without_proof_of_its_loss_is_named_with_by_how_much() -> None:
+    said = of_cells("precision", [("fp32", 100.0), ("bf16", 150.0)])
+    assert said == "a: bf16 was measured x1.50 (1.500–1.500) over fp32: not claimed, since its loss parity is unproven"
