@@ -25,8 +25,17 @@ def of_groups(answers: Sequence[Answer]) -> str:
     if not ranked:
         return why
     if len(ranked) <= MOST_NAMES:
-        return f"{'; '.join(map(_decided, ranked))}. {why}"
+        return f"{_of_few(ranked)}. {why}"
     return f"{_of_many(ranked)}. {why}"
+
+
+def _of_few(ranked: Sequence[Answer]) -> str:
+    """`a: MP-1 is fastest, x1.50 (...) over MP-0; undecided: b and c`."""
+    said = {answer.work: _decided(answer) for answer in ranked}
+    decided = [f"{work}: {what}" for work, what in said.items() if what]
+    rest = [work for work, what in said.items() if not what]
+    undecided = [f"{'undecided' if decided else 'Undecided'}: {listed(rest, MOST_NAMES)}"] if rest else []
+    return "; ".join([*decided, *undecided])
 
 
 def _of_many(ranked: Sequence[Answer]) -> str:
@@ -34,22 +43,21 @@ def _of_many(ranked: Sequence[Answer]) -> str:
     won = [answer for answer in ranked if answer.winner is not None]
     if not won:
         return f"No winner in {len(ranked)} groups of cells"
-    named = [_decided(answer) for answer in won[: MOST_NAMES if len(won) == MOST_NAMES else MOST_NAMES - 1]]
+    named = [f"{answer.work}: {_decided(answer)}" for answer in won[: MOST_NAMES if len(won) == MOST_NAMES else MOST_NAMES - 1]]
     rest = [f"and {len(won) - len(named)} more"] if len(won) > len(named) else []
     where = f"{len(won)} of {len(ranked)}" if len(won) < len(ranked) else f"each of {len(ranked)}"
     return f"A winner in {where} groups of cells: {'; '.join([*named, *rest])}"
 
 
 def _decided(answer: Answer) -> str:
-    """`batch_size 1: cuda_graph is best, x10 (8.19–12.28) over no cuda_graph`, `batch_size 64: undecided`."""
+    """`cuda_graph is best, x10 (8.19–12.28) over no cuda_graph`, `MP-1 is the same as MP-0 to within 2.0 %`; empty where it is undecided."""
+    said = ""
     if answer.same_within:
         names = [cell.short for cell in answer.level]
         are = "is" if len(names) == 1 else "are"
         said = f"{listed(names, MOST_NAMES)} {are} the same as {answer.best.short} to within {answer.same_within}"
-    elif answer.ahead_of is None:
-        said = "undecided"
-    else:
+    elif answer.ahead_of is not None:
         over = f"{answer.lead} over {answer.ahead_of.other.short}"
-        ahead = f"{answer.best.short} was measured {over}: not claimed, since its loss parity is unproven"
-        said = f"{answer.headline}, {over}" if answer.winner else ahead
-    return f"{answer.work}: {without_labels(said, answer.work)}"
+        unproven = f"{answer.best.short} was measured {over}, not claimed: loss parity unproven"
+        said = f"{answer.headline}, {over}" if answer.winner else unproven
+    return without_labels(said, answer.work)

@@ -32,11 +32,11 @@ def won(group: str) -> str:
     ("rates", "said"),
     [
         ((150.0, 150.0), f"{won('a')}; {won('b')}."),
-        ((150.0, 101.0), f"{won('a')}; b: undecided."),
-        ((101.0, 101.0), "a: undecided; b: undecided."),
+        ((150.0, 101.0), f"{won('a')}; undecided: b."),
+        ((101.0, 101.0), "Undecided: a and b."),
         ((150.0, None), f"{won('a')}."),
         ((None, None), ""),
-        ((150.0, 101.0, 101.0, 150.0), f"{won('a')}; b: undecided; c: undecided; {won('d')}."),
+        ((150.0, 101.0, 101.0, 150.0), f"{won('a')}; {won('d')}; undecided: b and c."),
         ((101.0,) * 5, "No winner in 5 groups of cells."),
         ((101.0, 101.0, 101.0, 101.0, 150.0), f"A winner in 1 of 5 groups of cells: {won('e')}."),
         ((150.0,) * 4 + (101.0,), f"A winner in 4 of 5 groups of cells: {'; '.join(map(won, 'abcd'))}."),
@@ -71,4 +71,4 @@ def test_what_is_the_same_is_no_longer_undecided() -> None:
 
 def test_what_is_ahead_without_proof_of_its_loss_is_named_with_by_how_much() -> None:
     said = of_cells("precision", [("fp32", 100.0), ("bf16", 150.0)])
-    assert said == "a: bf16 was measured x1.50 (1.500–1.500) over fp32: not claimed, since its loss parity is unproven"
+    assert said == "a: bf16 was measured x1.50 (1.500–1.500) over fp32, not claimed: loss parity unproven"
