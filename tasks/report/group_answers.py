@@ -50,7 +50,7 @@ def _of_many(ranked: Sequence[Answer]) -> str:
 
 
 def _decided(answer: Answer) -> str:
-    """`cuda_graph is best, x10 (8.19–12.28) over no cuda_graph`, `MP-1 is the same as MP-0 to within 2.0 %`; empty where it is undecided."""
+    """`cuda_graph is best, x10 (8.19–12.28) over no cuda_graph`, `MP-1 is the same as MP-0 to within 2.0 %`; empty if undecided."""
     said = ""
     if answer.same_within:
         names = [cell.short for cell in answer.level]
