@@ -7,7 +7,8 @@ Each run has 60 nights of history, of which ours uses the last 20, and three nig
 nights: a screen of three trials, then pairs of two commits. False alarms are counted in a fifth of the runs, with 50 cells each;
 slow-downs in all, with five cells each, all slower: a cell's verdict by pairs does not depend on the others
 (tests/benchmarks/test_two_commits.py). The other rules are given as many trials of each cell on every night as ours takes of unchanged
-cells on average, rounded up. Prints a JSON line for each rule and noise.
+cells on average, rounded up. Ours is measured a second time where other work disturbs a share of all trials (`DISTURBED`): those do not
+count, and pairs are measured again, as on real nights. Prints a JSON line for each rule and noise.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +28,7 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.noise import FAMILIES, JUDGED, RECORDING, TRIALS, Family, Nights
+from benchmarks.noise import FAMILIES, JUDGED, RECORDING, TRIALS, Family, Nights, disturbed
 from benchmarks.rules import RULES, Otava, Rule
 from benchmarks.two_commits import alarms, by_history, creep_found, two_commits
 from experiments.regression.decision import FASTER, SLOWER, UNDECIDED
@@ -38,6 +40,7 @@ CHANGED = 5  # cells of a run in which something changed
 EQUAL = 0.01  # the false-alarm rate at which rules are compared
 CHUNK = 50
 CREEP = 0.003  # a night
+DISTURBED = (0.1, 0.3)  # shares of trials beside which others work
 LENGTHS = (10, 15, 20, 30)  # nights of a creep
 ALARM_GOAL, FIRST_GOAL, WITHIN_GOAL, TRIALS_GOAL = 0.01, 0.95, 0.95, 10.0
 
@@ -58,6 +61,7 @@ class Ours:
     trials: float
     screened: float
     undecided: float
+    disturbed: float = 0.0  # share of the trials
 
     @property
     def missed(self) -> bool:
@@ -104,7 +108,10 @@ def still(runs: int) -> int:
     return max(1, runs // 5)
 
 
-def measure_ours(noise: str, family: Family, runs: int) -> Ours:
+def measure_ours(noise: str, family: Family, runs: int, share: float = 0.0) -> Ours:
+    """`share`: of all trials that other work disturbs."""
+    if share:
+        family = partial(_disturbed, family, share)
     null = [(two_commits(nights), nights.counted) for nights in chunks(family, still(runs), MOST, 0)]
     wrong = {
         cells: float(np.concatenate([alarms(judged.codes)[:, :cells][:, counted[:cells]] for judged, counted in null]).mean())
@@ -117,7 +124,11 @@ def measure_ours(noise: str, family: Family, runs: int) -> Ours:
         "faster": _share(family, runs, 3, 0.05, FASTER, 1),
     }
     undecided = float((screened & (codes == UNDECIDED)).mean())
-    return Ours(noise, wrong, **rates, trials=float(trials.mean()), screened=float(screened.mean()), undecided=undecided)
+    return Ours(noise, wrong, **rates, trials=float(trials.mean()), screened=float(screened.mean()), undecided=undecided, disturbed=share)
+
+
+def _disturbed(family: Family, share: float, random: np.random.Generator, runs: int, cells: int, nights: int) -> Nights:
+    return disturbed(family(random, runs, cells, nights), random, share)
 
 
 def _share(family: Family, runs: int, seed: int, effect: float, code: int, nights_: int) -> float:
@@ -196,11 +207,12 @@ def main() -> None:
     families = {name: FAMILIES[name] for name in options.noises if name != "recorded" or RECORDING.exists()}
     began = time.time()
     ours = [measure_ours(noise, family, options.runs) for noise, family in families.items()]
+    beside = [measure_ours(noise, family, options.runs, share) for share in DISTURBED for noise, family in families.items()]
     creeps = [measure_creep(noise, family, options.runs) for noise, family in families.items()]
     others = [] if options.ours else _others(families, ours, options.runs)
     if options.markdown:
-        print(_markdown(list(families), ours, others, creeps))
-    for each in [] if options.markdown else [*ours, *others, *creeps]:
+        print(_markdown(list(families), ours, beside, others, creeps))
+    for each in [] if options.markdown else [*ours, *beside, *others, *creeps]:
         print(json.dumps(asdict(each)))
     print(f"{options.runs} runs, {time.time() - began:.0f} s", file=sys.stderr)
 
@@ -211,10 +223,8 @@ def _others(families: Mapping[str, Family], ours: list[Ours], runs: int) -> list
     return found + [measure_other(rule, noise, family, runs, taken[noise]) for noise, family in families.items() for rule in RULES]
 
 
-def _markdown(noises: list[str], ours: list[Ours], others: list[Other], creeps: list[Creeps]) -> str:
+def _markdown(noises: list[str], ours: list[Ours], disturbed_: list[Ours], others: list[Other], creeps: list[Creeps]) -> str:
     at = {each.noise: each for each in ours}
-    beside = {(each.noise, each.rule): each for each in others}
-    rules = list(dict.fromkeys(each.rule for each in others))
     first = grid(
         [
             "two-commit nights",
@@ -229,13 +239,8 @@ def _markdown(noises: list[str], ours: list[Ours], others: list[Other], creeps: 
         noises,
         lambda noise: _row(at[noise]),
     )
-    third = grid(
-        ["false alarms / finds 5 %, at its best threshold", "trials", *rules],
-        noises,
-        lambda noise: [f"{beside[noise, rules[-1]].trials}", *(_beside(beside[noise, rule]) for rule in rules)],
-    )
     crept = {each.noise: each for each in creeps}
-    fourth = grid(
+    crept_table = grid(
         [
             "creep of 0.3 %: found in pairs / shown by the trend",
             *(f"{length} nights" for length in LENGTHS),
@@ -247,7 +252,33 @@ def _markdown(noises: list[str], ours: list[Ours], others: list[Other], creeps: 
             ", ".join(percent(value) for value in crept[noise].none.values()),
         ],
     )
-    return "\n\n".join([first, *([third] if others else []), fourth])
+    return "\n\n".join([first, _disturbed_table(noises, disturbed_), *([_rules(noises, others)] if others else []), crept_table])
+
+
+def _rules(noises: list[str], others: list[Other]) -> str:
+    """The other rules, with as many trials."""
+    beside = {(each.noise, each.rule): each for each in others}
+    rules = list(dict.fromkeys(each.rule for each in others))
+    return grid(
+        ["false alarms / finds 5 %, at its best threshold", "trials", *rules],
+        noises,
+        lambda noise: [f"{beside[noise, rules[-1]].trials}", *(_beside(beside[noise, rule]) for rule in rules)],
+    )
+
+
+def _disturbed_table(noises: list[str], found: list[Ours]) -> str:
+    """Two-commit nights where a share of all trials was disturbed."""
+    at = {(each.noise, each.disturbed): each for each in found}
+    columns = ("false alarms", "finds 5 %", "finds 3 % in three", "trials", "undecided")
+    head = [f"{column}, {percent(share, 0)}" for share in DISTURBED for column in columns]
+    return grid(
+        ["trials that other work disturbs", *head], noises, lambda noise: [one for share in DISTURBED for one in _five(at[noise, share])]
+    )
+
+
+def _five(each: Ours) -> list[str]:
+    rates = (percent(each.false_alarms[MOST], 2), percent(each.found), percent(each.within))
+    return [*rates, f"{each.trials:.1f}", percent(each.undecided)]
 
 
 def _row(each: Ours) -> list[str]:

@@ -6,36 +6,49 @@ The last JUDGED nights are those that rules judge; what a noise does of a sudden
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.recorded_noise import RECORDED, recorded_nights
-from experiments.regression.paired_test import PAIRS
+from experiments.regression.paired_test import PAIRS, TRIES
 
 Array = NDArray[np.float64]
 Random = np.random.Generator
 
 JUDGED = 3  # nights
 TRIALS = 10  # of a cell on a night at most
+PLANNED = TRIES * PAIRS[-1]  # pairs of a cell on a night at most
+_SPELL = 4.0  # trials that other work disturbs one after the other, on average
 SENSITIVITIES = (0.5, 1.0, 1.5)  # of cells to what their node does, where the canary's is 1
 RECORDING = Path(__file__).resolve().parents[1] / RECORDED
+
+
+@dataclass(frozen=True)
+class Disturbed:
+    """Which of the values of `Nights` are of trials beside which others worked, in the same shapes."""
+
+    cells: NDArray[np.bool_]
+    canary: NDArray[np.bool_]
+    pairs: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Nights:
     """Log values where more is better: cells (runs, cells, nights, TRIALS) and the canary (runs, nights, TRIALS); tonight is the last.
 
-    `pairs` (runs, cells, JUDGED, PAIRS[-1], 2): on each judged night the good commit and tonight's, in turns A B B A. Nothing in here is a
-    change of code. `counted` (cells,): the cells whose false alarms count.
+    `pairs` (runs, cells, JUDGED, PLANNED, 2): on each judged night the good commit and tonight's, in turns A B B A. Nothing in here is a
+    change of code. `counted` (cells,): the cells whose false alarms count. `disturbed`: which trials are, None for none of them.
     """
 
     cells: Array
     canary: Array
     pairs: Array
     counted: NDArray[np.bool_]
+    disturbed: Disturbed | None = None
 
 
 Trial = Callable[[tuple[int, ...]], Array]  # noise of trials; the last axis is time
@@ -55,11 +68,17 @@ def together(
     wider = np.where(np.arange(nights) >= nights - JUDGED, scale, 1.0)[:, None]
     rounds = during((runs, nights, TRIALS)) if during else np.zeros((runs, nights, TRIALS))
     values = level[..., None] + wider * trial((runs, cells, nights, TRIALS)) + rounds[:, None]
-    later = (runs, cells, JUDGED, 2 * PAIRS[-1])
+    later = (runs, cells, JUDGED, 2 * PLANNED)
     turns = level[..., -JUDGED:, None] + scale * trial(later) + (during(later) if during else 0.0)
-    pairs = turns.reshape(runs, cells, JUDGED, PAIRS[-1], 2)
+    canary = node[..., None] + wider * trial((runs, nights, TRIALS)) + rounds
+    return Nights(values, canary, by_turns(turns), np.ones(cells, dtype=bool))
+
+
+def by_turns(trials: NDArray[Any]) -> NDArray[Any]:
+    """Trials in the order in which they ran (..., trials), A B B A, as pairs (..., pairs, 2) of A and B."""
+    pairs = trials.reshape(*trials.shape[:-1], -1, 2).copy()
     pairs[..., 1::2, :] = pairs[..., 1::2, ::-1].copy()
-    return Nights(values, node[..., None] + wider * trial((runs, nights, TRIALS)) + rounds, pairs, np.ones(cells, dtype=bool))
+    return pairs
 
 
 def normal(random: Random, sd: float) -> Trial:
@@ -181,8 +200,27 @@ def recorded(random: Random, runs: int, cells: int, nights: int) -> Nights:
     draw = random.random((runs, nights, TRIALS))
     values = night.cell(kind[..., None], when[:, None, :, None], draw[:, None])
     judged, at = kind[..., -JUDGED:, None, None], when[:, None, -JUDGED:, None, None]
-    pairs = night.cell(judged, at, random.random((runs, cells, JUDGED, PAIRS[-1], 2)))
+    pairs = night.cell(judged, at, random.random((runs, cells, JUDGED, PLANNED, 2)))
     return Nights(values, night.canary(when[..., None], draw), pairs, np.ones(cells, dtype=bool))
+
+
+def disturbed(nights: Nights, random: Random, rate: float) -> Nights:
+    """The same nights, where a share `rate` of all trials is disturbed: other work comes and goes in spells of four trials of a cell on
+    average, or of the canary, and makes each of them slower, by 8 % on average (exponential)."""
+
+    def hit(shape: tuple[int, ...]) -> tuple[NDArray[np.bool_], Array]:
+        mask = spells(random, shape, rate / (1 - rate) / _SPELL, 1 / _SPELL) > 0
+        return mask, mask * random.exponential(0.08, shape)
+
+    masks, slower = zip(*(hit(shape) for shape in (nights.cells.shape, nights.canary.shape)), strict=True)
+    turns, slower_turns = hit((*nights.pairs.shape[:-2], 2 * nights.pairs.shape[-2]))
+    return replace(
+        nights,
+        cells=nights.cells - slower[0],
+        canary=nights.canary - slower[1],
+        pairs=nights.pairs - by_turns(slower_turns),
+        disturbed=Disturbed(*masks, by_turns(turns)),
+    )
 
 
 FAMILIES: dict[str, Family] = {

@@ -11,7 +11,7 @@ from benchmarks.noise import JUDGED, Nights
 from experiments.regression.creep import trend
 from experiments.regression.decision import ALPHA, FASTER, SAME, SLOWER, UNDECIDED, decide
 from experiments.regression.effect import NightEffect, night_effect, night_value
-from experiments.regression.paired_test import PAIRS, judge_pairs, worth_more
+from experiments.regression.paired_test import judge_pairs, pairs_to_plan, worth_more
 from experiments.regression.screen import WORSE, looks_changed
 from experiments.stats.sequential import interim_levels
 
@@ -39,37 +39,72 @@ def two_commits(nights: Nights, *, judged: int = JUDGED, repeats: int = REPEATS)
     codes, taken, screened = np.full(shape, UNDECIDED, dtype=np.int8), np.full(shape, repeats), np.zeros(shape, dtype=bool)
     level = interim_levels(LOOKS, ALPHA)[0]
     for night in range(judged):
-        effect = effect_of(nights, night, repeats)
+        effect, for_nothing = effect_of(nights, night, repeats), all_disturbed(nights, night, repeats)
         looked = looks_changed(effect, MINIMUM)
         chosen = looked != 0
         alone, _ = decide(effect, MINIMUM, level)
-        codes[..., night] = np.where(alone == SAME, SAME, UNDECIDED)
+        codes[..., night] = np.where((alone == SAME) & ~for_nothing, SAME, UNDECIDED)
         pairs = nights.pairs[:, :, night][chosen]
-        codes[..., night][chosen], pairs_taken = in_pairs(pairs[..., 1] - pairs[..., 0], looked[chosen], effect.within[chosen])
+        out = None if nights.disturbed is None else nights.disturbed.pairs[:, :, night][chosen].any(-1)
+        codes[..., night][chosen], pairs_taken = in_pairs(pairs[..., 1] - pairs[..., 0], looked[chosen], effect.within[chosen], out)
         taken[..., night][chosen] += 2 * pairs_taken
         screened[..., night] = chosen
     return Judged(codes, taken, screened)
 
 
 def effect_of(nights: Nights, night: int, repeats: int) -> NightEffect:
-    """The effect of one judged night (0 is the first), of shape (runs, cells)."""
+    """The effect of one judged night (0 is the first), of shape (runs, cells), by what counts as tasks/nightly/comparison.py has it: of a
+    cell all its trials tonight where other work disturbed each."""
     tonight = nights.cells.shape[2] - JUDGED + night
-    past, now = nights.cells[:, :, tonight - BASELINE : tonight, :repeats], nights.cells[:, :, tonight, :repeats]
-    canary = np.broadcast_to(nights.canary[:, None], nights.cells.shape)
-    return night_effect(past, now, canary[:, :, tonight - BASELINE : tonight, :repeats], canary[:, :, tonight, :repeats])
+    when = slice(tonight - BASELINE, tonight)
+    cells, canary = nights.cells[..., :repeats], nights.canary[..., :repeats]
+    if nights.disturbed is not None:
+        shown = np.where(all_disturbed(nights, night, repeats)[..., None], cells[:, :, tonight], np.nan)
+        cells = np.where(nights.disturbed.cells[..., :repeats], np.nan, cells)
+        cells[:, :, tonight] = np.where(np.isnan(shown), cells[:, :, tonight], shown)
+        canary = _with_mean(np.where(nights.disturbed.canary[..., :repeats], np.nan, canary))
+    beside = np.broadcast_to(canary[:, None], cells.shape)
+    return night_effect(cells[:, :, when], cells[:, :, tonight], beside[:, :, when], beside[:, :, tonight])
 
 
-def in_pairs(pairs: Array, looked: NDArray[np.int8], usual: Array) -> tuple[Codes, NDArray[np.int_]]:
-    """The code of each of the cells (cells, pairs), and the pairs it took."""
-    codes, taken = np.full(len(pairs), UNDECIDED, dtype=np.int8), np.zeros(len(pairs), dtype=int)
+def all_disturbed(nights: Nights, night: int, repeats: int) -> NDArray[np.bool_]:
+    """Whether other work disturbed each of a cell's trials on a judged night, of shape (runs, cells): no verdict rests on them alone."""
+    tonight = nights.cells.shape[2] - JUDGED + night
+    if nights.disturbed is None:
+        return np.zeros(nights.cells.shape[:2], dtype=bool)
+    return np.asarray(nights.disturbed.cells[:, :, tonight, :repeats].all(-1))
+
+
+def _with_mean(values: Array) -> Array:
+    """Where the canary of a round does not count, its night's others stand for it."""
+    count = np.isfinite(values).sum(-1, keepdims=True)
+    mean = np.divide(np.nansum(values, -1, keepdims=True), count, out=np.full(count.shape, np.nan), where=count > 0)
+    return np.where(np.isnan(values), mean, values)
+
+
+def in_pairs(
+    pairs: Array, looked: NDArray[np.int8], usual: Array, disturbed: NDArray[np.bool_] | None = None
+) -> tuple[Codes, NDArray[np.int_]]:
+    """The code of each of the cells (cells, pairs), and the pairs it took. `disturbed`: the pairs that do not count; they are measured
+    again, as tasks/nightly/pairing.py plans them."""
+    out = np.zeros(pairs.shape, dtype=bool) if disturbed is None else disturbed
+    counted = np.cumsum(~out, axis=-1)
+    in_front = np.take_along_axis(pairs, np.argsort(out, axis=-1, kind="stable"), axis=-1)  # those that count, in their order
+    codes, planned, have = np.full(len(pairs), UNDECIDED, dtype=np.int8), np.zeros(len(pairs), dtype=int), np.zeros(len(pairs), dtype=int)
     still = np.arange(len(pairs))
-    for count in PAIRS:
-        if not still.size:
-            break
-        taken[still] = count
-        codes[still], found = judge_pairs(pairs[still, :count], usual[still], MINIMUM)
-        still = still[(codes[still] == UNDECIDED) & worth_more(found, looked[still], MINIMUM)]
-    return codes, taken
+    while still.size:
+        plans = [pairs_to_plan(int(planned[cell]), int(have[cell])) for cell in still]
+        still = still[[plan is not None for plan in plans]]
+        planned[still] = [plan for plan in plans if plan is not None]
+        have[still] = counted[still, planned[still] - 1]
+        open_ = np.ones(still.size, dtype=bool)
+        for count in np.unique(have[still][have[still] >= 2]):
+            at = have[still] == count
+            some = still[at]
+            codes[some], found = judge_pairs(in_front[some, :count], usual[some], MINIMUM)
+            open_[at] = (codes[some] == UNDECIDED) & worth_more(found, looked[some], MINIMUM)
+        still = still[open_]
+    return codes, planned
 
 
 def by_history(nights: Nights) -> Judged:

@@ -24,6 +24,7 @@ from experiments.stats.sequential import look_levels
 Array = NDArray[np.float64]
 
 PAIRS = (3, 4, 6, 8, 11, 15, 20, 25, 30)  # numbers of pairs after which the test looks; the last is the most
+TRIES = 2  # so many times the most pairs are planned at most, where trials fail or other work disturbs them
 SPENDING = 2.0  # power of the share of pairs that the chance of error follows
 PRIOR_DF = 3.0  # degrees of freedom that the spread of past nights is worth at most
 FUTILITY = 0.4  # chance of giving up on a change as large as the smallest that matters
@@ -98,6 +99,18 @@ def pair_levels(looks: Sequence[int], alpha: float = ALPHA) -> list[float]:
 def next_pairs(have: int, looks: Sequence[int] = PAIRS) -> int | None:
     """How many pairs there must be for the next look; None where `have` reaches the last."""
     return next((count for count in looks if count > have), None)
+
+
+def pairs_to_plan(planned: int, counted: int, looks: Sequence[int] = PAIRS) -> int | None:
+    """How many pairs to plan in all, so that the next look has its pairs if none of the new ones is lost, as by a trial that fails.
+
+    `counted`: those of the `planned` that count. None where they reach the last look, or where that would plan more than TRIES times the
+    last look's pairs.
+    """
+    more = next_pairs(counted, looks)
+    if more is None or (count := planned + more - counted) > TRIES * looks[-1]:
+        return None
+    return count
 
 
 def judge_pairs(

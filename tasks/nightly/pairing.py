@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from cluster.pools.pool import load_pools
 from experiments.regression.decision import word
 from experiments.regression.definition import NightFile, word_of
-from experiments.regression.paired_test import PairedEffect, judge_pairs, next_pairs, worth_more
+from experiments.regression.paired_test import PairedEffect, judge_pairs, pairs_to_plan, worth_more
 from experiments.regression.screen import BETTER, UNSURE, WORSE
 from experiments.regression.settle import Judge, Suspect, settle
 from experiments.stats.verdict import Verdict
@@ -25,7 +25,6 @@ from tasks.report.text_format import plural
 from tasks.sweep.store import Plan, SweepStore
 
 _SUSPECTS: dict[Suspect, Where] = {Suspect.ENVIRONMENT: "environment", Suspect.NODE: "node"}
-_TRIES = 2  # so many times the last look's pairs are planned at most, where trials fail or are disturbed
 
 
 @dataclass(frozen=True)
@@ -123,12 +122,9 @@ class Pairing:
             measured = self._measured(chosen, item.metric, plan)
             effect = self._effect(measured, item)
             planned = sum(trial.cell == chosen.good.cell for trial in plan.trials)
-            more = next_pairs(measured.counted, self.definition.pairs)
+            count = pairs_to_plan(planned, measured.counted, self.definition.pairs)
             open_ = effect is None or (effect[0] is Verdict.UNDECIDED and _worth_more(effect[1], item))
-            if not open_ or more is None or (planned > 0 and measured.ended == 0):
-                continue
-            count = planned + more - measured.counted
-            if count <= _TRIES * self.definition.pairs[-1]:
+            if open_ and count is not None and (not planned or measured.ended):
                 found[item.cell] = (item, chosen, count)
         return list(found.values())
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.noise import FAMILIES, JUDGED, RECORDING, TRIALS, Nights, spells, together
-from experiments.regression.paired_test import PAIRS
+from benchmarks.noise import FAMILIES, JUDGED, PLANNED, RECORDING, TRIALS, Nights, disturbed, spells, together
 
 RUNS, CELLS, NIGHTS = 60, 12, 40
 
@@ -19,7 +18,7 @@ def draw(name: str) -> Nights:
 def test_each_has_its_shapes_and_no_change_of_code(name: str) -> None:
     nights = draw(name)
     assert nights.cells.shape == (RUNS, CELLS, NIGHTS, TRIALS) and nights.canary.shape == (RUNS, NIGHTS, TRIALS)
-    assert nights.pairs.shape == (RUNS, CELLS, JUDGED, PAIRS[-1], 2)
+    assert nights.pairs.shape == (RUNS, CELLS, JUDGED, PLANNED, 2)
     difference = nights.pairs[..., 1] - nights.pairs[..., 0]
     assert abs(difference.mean()) < 4 * difference.std() / np.sqrt(difference.size)
     assert nights.counted.shape == (CELLS,) and nights.counted.any()
@@ -97,3 +96,20 @@ def test_recorded_nights_are_drawn_whole() -> None:
     assert RECORDING.is_file()
     nights = draw("recorded")
     assert np.isfinite(nights.cells).all() and np.isfinite(nights.canary).all() and np.isfinite(nights.pairs).all()
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3])
+def test_other_work_disturbs_a_told_share_of_all_trials_in_spells_and_makes_them_slower(rate: float) -> None:
+    calm = draw("quiet")
+    beside = disturbed(calm, np.random.default_rng(5), rate)
+    masks = beside.disturbed
+    assert masks is not None
+    for before, after, mask in ((calm.cells, beside.cells, masks.cells), (calm.canary, beside.canary, masks.canary)):
+        slower = before - after
+        assert mask.mean() == pytest.approx(rate, abs=0.03) and (slower[~mask] == 0).all()
+        assert slower[mask].min() > 0 and slower[mask].mean() == pytest.approx(0.08, rel=0.1)
+    assert masks.pairs.mean(axis=(0, 1, 2, 3)) == pytest.approx([rate, rate], abs=0.03), "neither commit more often"
+    first, second = masks.pairs[..., ::2, 0], masks.pairs[..., ::2, 1]
+    assert (first & second).mean() > 2 * rate**2, "neighbours in time are disturbed together"
+    turn = masks.pairs[..., :-1:2, 1] & masks.pairs[..., 1::2, 1]
+    assert turn.mean() > (masks.pairs[..., :-1:2, 0] & masks.pairs[..., 1::2, 0]).mean(), "A B B A: the two in the middle are neighbours"

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
+import pytest
+from numpy.typing import NDArray
 
-from benchmarks.noise import FAMILIES, JUDGED, Nights
+from benchmarks.noise import FAMILIES, JUDGED, PLANNED, Disturbed, Nights, disturbed
 from benchmarks.two_commits import MINIMUM, REPEATS, alarms, by_history, creep_found, effect_of, in_pairs, two_commits
-from experiments.regression.decision import SAME, SLOWER, UNDECIDED, word
+from experiments.regression.decision import ALPHA, FASTER, SAME, SLOWER, UNDECIDED, word
 from experiments.regression.paired_test import PAIRS, judge_pairs, worth_more
-from experiments.regression.screen import WORSE, looks_changed
+from experiments.regression.screen import BETTER, UNSURE, WORSE, looks_changed
 from experiments.regression.settle import settle
 from experiments.stats.verdict import Verdict
+
+Array = NDArray[np.float64]
 
 
 def draw(name: str, effect: float = 0.0, runs: int = 30, cells: int = 8) -> Nights:
@@ -76,3 +81,62 @@ def test_creep_is_found_against_the_first_commit_of_the_segment_and_not_where_th
     assert suspected.mean() > 0.95 and found.mean() > 0.95 and shown.mean() > 0.95
     suspected, found, shown = creep_found(nights, 20, 0.0)
     assert found.sum() == 0 and shown.sum() == 0 and suspected.mean() < 0.2
+
+
+# --- trials that other work disturbs
+
+SHARE = 0.3
+NULL = 4000  # cells in which nothing changed
+SD = 0.02  # of a pair
+
+
+def null_pairs(seed: int, sd: float = SD) -> tuple[Array, NDArray[np.bool_]]:
+    """Pairs of cells in which nothing changed, and which of them are disturbed: then tonight's commit looks 10 % slower."""
+    random = np.random.default_rng(seed)
+    out = random.random((NULL, PLANNED)) < SHARE
+    return sd * random.normal(size=out.shape) - 0.1 * out, out
+
+
+@pytest.mark.parametrize(("sd", "past"), [(SD, SD), (3 * SD, 3 * SD), (SD, math.nan)])
+@pytest.mark.parametrize("saw", [WORSE, BETTER, UNSURE])
+def test_disturbed_pairs_raise_no_more_false_alarms_than_a_night_may(sd: float, past: float, saw: int) -> None:
+    """Every cell is measured in pairs here, as if the screen had suspected it: ALPHA is the bound in each direction. `past`: the spread of
+    a pair by what past nights had."""
+    pairs, out = null_pairs(11, sd)
+    looked, usual = np.full(NULL, saw, dtype=np.int8), np.full(NULL, past / math.sqrt(2))
+    left_out, _ = in_pairs(pairs, looked, usual, out)
+    assert (left_out == SLOWER).mean() <= ALPHA and (left_out == FASTER).mean() <= ALPHA
+    if saw != BETTER and sd == SD:
+        assert alarms(in_pairs(pairs, looked, usual)[0]).mean() > 5 * ALPHA, "counted all the same they would be alarms"
+    without, _ = in_pairs(np.where(out, np.nan, pairs), looked, usual, out)
+    assert np.array_equal(left_out, without), "their values play no part"
+
+
+def test_a_change_is_found_among_disturbed_pairs() -> None:
+    sd = 2 * SD
+    pairs, out = null_pairs(12, sd)
+    codes, taken = in_pairs(pairs + math.log1p(-0.05), np.full(NULL, WORSE, dtype=np.int8), np.full(NULL, sd / math.sqrt(2)), out)
+    assert (codes == SLOWER).mean() > 0.95
+    assert taken.max() <= PLANNED and (taken > PAIRS[-1]).any(), "more are measured in place of those that do not count"
+
+
+def test_pairs_are_planned_anew_up_to_twice_the_most() -> None:
+    """Of one cell all pairs are disturbed, of another those from the 31st on, of the third the first 30. None is ever decided."""
+    some = np.tile([-0.09, 0.06], PLANNED // 2)
+    out = np.array([[True] * PLANNED, [False] * PAIRS[-1] + [True] * PAIRS[-1], [True] * PAIRS[-1] + [False] * PAIRS[-1]])
+    codes, taken = in_pairs(np.stack([some] * 3), np.full(3, WORSE, dtype=np.int8), np.full(3, 0.05), out)
+    assert codes.tolist() == [UNDECIDED] * 3 and taken.tolist() == [PLANNED, PAIRS[-1], PLANNED]
+
+
+@pytest.mark.parametrize("noise", ["quiet", "outliers", "spread × 3", "rough"])
+def test_disturbed_nights_have_no_more_false_alarms_and_no_verdict_rests_on_disturbed_trials_alone(noise: str) -> None:
+    calm = draw(noise, runs=60)
+    none = Disturbed(*(np.zeros(values.shape, dtype=bool) for values in (calm.cells, calm.canary, calm.pairs)))
+    plain, same = two_commits(calm), two_commits(replace(calm, disturbed=none))
+    assert np.array_equal(plain.codes, same.codes) and np.array_equal(plain.trials, same.trials)
+    beside = disturbed(calm, np.random.default_rng(3), SHARE)
+    judged = two_commits(beside)
+    assert alarms(judged.codes).mean() <= ALPHA
+    assert beside.disturbed is not None
+    alone = beside.disturbed.cells[:, :, -JUDGED:, :REPEATS].all(-1)
+    assert alone.any() and (judged.codes[alone & ~judged.screened] == UNDECIDED).all()

@@ -18,6 +18,7 @@ from experiments.regression.paired_test import (
     next_pairs,
     pair_levels,
     paired_effect,
+    pairs_to_plan,
     worth_more,
 )
 from experiments.regression.screen import BETTER, UNSURE, WORSE
@@ -145,3 +146,29 @@ def test_nights_three_times_as_rough_as_believed_stay_below_two_percent_of_alarm
         wrong += int(np.isin(codes, (SLOWER, FASTER)).sum())
         still = still[(codes == UNDECIDED) & worth_more(found, WORSE, 0.03)]
     assert wrong / len(pairs) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("planned", "counted", "count"),
+    [
+        (0, 0, 3),
+        (3, 3, 4),
+        (3, 2, 4),  # the third again
+        (3, 0, 6),
+        (4, 3, 5),
+        (30, 29, 31),
+        (30, 30, None),  # the last look
+        (57, 0, 60),
+        (58, 0, None),
+        (59, 29, 60),
+        (60, 29, None),
+        (55, 25, 60),
+        (56, 25, None),
+    ],
+)
+def test_pairs_that_do_not_count_are_planned_again_up_to_twice_the_most(planned: int, counted: int, count: int | None) -> None:
+    assert PAIRS[-1] == 30 and pairs_to_plan(planned, counted) == count
+
+
+def test_pairs_are_planned_for_the_looks_of_the_definition() -> None:
+    assert [pairs_to_plan(planned, 0, (2, 5)) for planned in (0, 8, 9)] == [2, 10, None]
