@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,15 +10,26 @@ from rich.table import Table
 from rich.text import Text
 
 from experiments.config.errors import UserError
-from experiments.regression.definition import NightFile
+from experiments.regression.definition import METRICS, NightFile
+from tasks.nightly.cell_counts import cell_counts
 from tasks.nightly.plan import round_seconds
-from tasks.nightly.recording import recorded, records_only
+from tasks.nightly.recording import judged, recorded, records_only
 from tasks.nightly.report import headline, remarks, verdict_table
 from tasks.nightly.store import AA_CONTROL, SLOWED_CONTROL, Night, NightStore, night_names
 from tasks.report.text_format import clock, plural
 from tasks.sweep.store import Plan, SweepStore
 
-_STYLES = {"slower": "red", "more": "red", "higher": "red", "faster": "green", "less": "green", "lower": "green", "undecided": "dim"}
+_STYLES = {
+    "worse": "red",
+    "better": "green",
+    "slower": "red",
+    "more": "red",
+    "higher": "red",
+    "faster": "green",
+    "less": "green",
+    "lower": "green",
+    "undecided": "dim",
+}
 
 _WORD, _CHANGE = 2, 3  # columns of the verdicts
 
@@ -97,7 +107,10 @@ def _print_verdicts(out: Console, night: Night) -> None:
 
 
 def night_rows(name: str | None = None) -> list[dict[str, Any]]:
-    """Every night here, newest first. One that cannot be read says so and hides no other."""
+    """Every night here, newest first. One that cannot be read says so and hides no other.
+
+    `verdicts`: how many cells are worse, better, undecided, the same or only recorded yet; `metrics`: in which. `worse` has each metric.
+    """
     rows: list[dict[str, Any]] = []
     for known in [name] if name else night_names():
         store = NightStore(known)
@@ -107,14 +120,18 @@ def night_rows(name: str | None = None) -> list[dict[str, Any]]:
             except UserError as error:
                 rows.append({"nightly": known, "date": date, "state": "unreadable", "problem": str(error)})
                 continue
-            verdicts = Counter("recorded" if item.needs is not None else item.word for item in night.cell_verdicts)
+            counts = cell_counts(night)
+            verdicts = {count.word: count.cells for count in counts}
+            if waiting := {item.cell for item in night.cell_verdicts} - {item.cell for item in judged(night)}:
+                verdicts["recorded"] = len(waiting)
             rows.append(
                 {
                     "nightly": known,
                     "date": date,
                     "sweep_id": night.sweep_id,
                     "state": _state(night),
-                    "verdicts": dict(verdicts),
+                    "verdicts": verdicts,
+                    "metrics": {count.word: list(count.metrics) for count in counts if count.metrics},
                     "worse": [item.model_dump(mode="json") for item in night.worse()],
                     "probes": {role: str(verdict) for role, verdict in night.probes.items()},
                     "nodes": [node.model_dump(mode="json") for node in night.nodes],
@@ -138,14 +155,16 @@ def nights(out: Console, rows: Sequence[dict[str, Any]]) -> None:
     if not rows:
         out.print("no night yet; `sweep nightly` runs one", highlight=False)
         return
-    table = _table("date (UTC)", "nightly", "state", "verdicts", "A/A", "injected", "missed")
+    table = _table("date (UTC)", "nightly", "state", "cells", "A/A", "injected", "missed")
     for row in rows:
         if "problem" in row:
             table.add_row(row["date"], row["nightly"], row["state"], "", "", "", "")
             continue
         verdicts = Text()
         for index, (word, count) in enumerate(row["verdicts"].items()):
+            metrics = [METRICS[metric].label for metric in row["metrics"].get(word, [])] if word != "undecided" else []
             verdicts.append(f"{', ' if index else ''}{count} ").append(word, style=_STYLES.get(word, ""))
+            verdicts.append(f" ({', '.join(metrics)})" if metrics else "")
         controls = row["probes"]
         table.add_row(
             row["date"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from experiments.regression.definition import METRICS, NightFile
 from experiments.regression.history_segments import Change
 from experiments.stats.coverage import rate_interval
 from experiments.stats.verdict import Verdict
+from tasks.nightly.cell_counts import cell_counts
 from tasks.nightly.figures import course, draw_course
 from tasks.nightly.history import History
 from tasks.nightly.pair_text import by_pairs, change, commit_of, pair_sentence
@@ -68,11 +68,10 @@ def _control_verdicts(night: Night, role: Role) -> list[CellVerdict]:
 
 
 def headline(night: Night) -> str:
-    """One line: how many cells are slower, faster, undecided, the same; of first nights how many are recorded, and when verdicts begin."""
+    """One line: how many cells are worse, better and undecided, in which metrics, and how many the same; of first nights how many are
+    recorded, and when verdicts begin."""
     worse = night.worse()
-    words = Counter(item.word for item in judged(night))
-    parts = [f"{count} {word}" for word, count in words.items() if word not in ("same", "undecided")]
-    parts += [f"{words[word]} {word}" for word in ("undecided", "same") if words[word]]
+    parts = [count.text for count in cell_counts(night)]
     missed = f"; {plural(len(night.missed), 'cell')} missed" if night.missed else ""
     commits = list(dict.fromkeys(found.commit[:12] for found in night.bisections if found.commit))
     missed = (f"; first bad commit {listed(commits, 2)}" if commits else "") + missed

@@ -100,7 +100,7 @@ def test_a_night_is_interrupted_gone_on_with_judged_and_told_once(definition: No
         assert (whole.verdict, whole.repeats, whole.baseline) == (Verdict.SLOWER, 2, PAST)
         assert [entry.name for entry in night.missed] == ["two · cpu · raise · steps 30"] and night.missed[0].why == "crashed"
         assert len(received) == 1
-        assert received[0]["subject"].startswith("REGRESSION: small 2026-11-21: 1 slower")
+        assert received[0]["subject"].startswith("REGRESSION: small 2026-11-21: 1 cell worse in throughput")
         assert "Missed (crashed): two · cpu · raise" in received[0]["text"] and "report.html" in received[0]["text"]
 
         # submitted again: one sweep, no second message

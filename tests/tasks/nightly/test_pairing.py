@@ -304,7 +304,7 @@ def test_report_and_message_say_what_the_pairs_said(tmp_path: Path, monkeypatch:
     close_night(run)
     night = run.nights.load(TONIGHT)
     text = message(night, [night], [], [])
-    assert headline(night).startswith("REGRESSION: small 2026-10-21: 1 slower")
+    assert headline(night).startswith("REGRESSION: small 2026-10-21: 1 cell worse in throughput")
     assert "  slower by 5.2 % (4.6 to " in text and " %), 3 pairs of bbbbbbbbbbbb against aaaaaaaaaaaa\n" in text
     [item] = night.worse()
     assert item.pairs is not None and change_of(item).startswith("-5.2 % (")

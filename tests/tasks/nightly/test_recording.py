@@ -63,7 +63,7 @@ def test_a_cell_that_is_new_is_named_beside_those_that_are_judged() -> None:
     found = judged_night(before)
     assert not records_only(found)
     assert recorded(found) == ["Night 1 of 5: 1 cell recorded (two); verdicts begin with night 6"]
-    assert headline(found) == f"made-up {TONIGHT}: 1 same; night 1 of 5: 1 cell recorded (two); verdicts begin with night 6"
+    assert headline(found) == f"made-up {TONIGHT}: 1 cell the same; night 1 of 5: 1 cell recorded (two); verdicts begin with night 6"
     assert [row[0] for row in verdict_table(found).rows] == ["one"]
     page = Console(file=StringIO(), width=200)
     show_night.show_night(page, NightStore("made-up"), found)

@@ -94,7 +94,7 @@ def written(tmp_path: Path, rates: dict[str, float]) -> tuple[NightStore, str, s
 def test_the_report_says_what_is_slower_how_sure_and_how_far_to_trust_it(tmp_path: Path) -> None:
     store, markdown, page, message = written(tmp_path, {"one": 92.0, "two": 100.0})
     for text in (markdown, page, message):
-        assert "REGRESSION: made-up 2026-10-21: 1 slower, 1 same" in text
+        assert "REGRESSION: made-up 2026-10-21: 1 cell worse in throughput, 1 cell the same" in text
         assert "False alarms: 0 of 1 A/A pair so far (0.0 % to 97.5 %, 95 %)" in text
         assert "Injected slow-downs found: 1 of 1" in text
     assert "SLOWER: one, throughput -" in message and "report: file:///report.html" in message

@@ -21,7 +21,7 @@ def test_a_nights_facts_are_kept_and_its_verdicts_are_columns(tmp_path: Path) ->
     save(tmp_path, 1, [alarm(1)], facts={"torch": "2.13.0"})
     history = read(tmp_path)
     [facts] = history.nights
-    assert (facts.date, facts.judged, facts.worse, facts.closed, facts.headline) == (day(1), True, True, True, "1 slower")
+    assert (facts.date, facts.judged, facts.worse, facts.closed, facts.headline) == (day(1), True, True, True, "1 cell worse in throughput")
     assert facts.code == NightCode(commit=commit(1), dirty=False, branch="main") and facts.environments == {"cpu": {"torch": "2.13.0"}}
     assert facts.night.judgements == [] and facts.night.cells == []
     assert history.cells[ONE.cell].series["throughput"].value.tolist() == [95.0]

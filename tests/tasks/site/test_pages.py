@@ -246,7 +246,11 @@ def test_the_list_of_nights_has_verdicts_controls_nodes_commits_and_what_changed
     rows = [re.sub(r"<[^>]+>", "|", row) for row in re.findall(r"<tr><th scope=\"row\">.*?</tr>", site(runs)[1]["nights.html"])]
     assert [row.strip("|").partition("|")[0] for row in rows] == [day(3), day(2), day(1)]
     assert "not judged yet" in rows[0] and "torch 2.12.0 → 2.13.0" in rows[1]
-    assert "1 slower" in rows[1] and "A/A same, slowed undecided" in rows[1] and "Node node-1 (cpu) is 5.0 % slower" in rows[1]
+    assert (
+        "1 cell worse in throughput" in rows[1]
+        and "A/A same, slowed undecided" in rows[1]
+        and "Node node-1 (cpu) is 5.0 % slower" in rows[1]
+    )
 
 
 def test_more_rows_than_a_page_holds_are_on_several_pages_each_with_links_to_all() -> None:
