@@ -140,3 +140,10 @@ def test_disturbed_nights_have_no_more_false_alarms_and_no_verdict_rests_on_dist
     assert beside.disturbed is not None
     alone = beside.disturbed.cells[:, :, -JUDGED:, :REPEATS].all(-1)
     assert alone.any() and (judged.codes[alone & ~judged.screened] == UNDECIDED).all()
+
+
+def test_two_pairs_that_count_may_show_that_a_cell_is_the_same() -> None:
+    """As a real night does, which looks at what is left of the first three."""
+    out = np.array([[True] + [False] * (PLANNED - 1)])
+    codes, taken = in_pairs(np.tile([0.0001, -0.0001], (1, PLANNED // 2)), np.full(1, WORSE, dtype=np.int8), np.full(1, 0.001), out)
+    assert (codes.tolist(), taken.tolist()) == ([SAME], [PAIRS[0]])

@@ -101,7 +101,7 @@ def test_the_report_says_what_is_slower_how_sure_and_how_far_to_trust_it(tmp_pat
     assert page.count("<svg") == 3 and "<script" not in page  # the two cells and the canary
     assert (store.folder(TONIGHT) / "figures" / "id-one-throughput.png").stat().st_size > 5000
     quiet = written(tmp_path / "quiet", {"one": 100.0, "two": 100.0})
-    assert "REGRESSION" not in quiet[3] and quiet[3].startswith("made-up 2026-10-21: 2 same")
+    assert "REGRESSION" not in quiet[3] and quiet[3].startswith("made-up 2026-10-21: 2 cells the same")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tasks.analysis.rounds_left import SENSIBLE
 from tasks.analysis.trial_row import TrialRow
 from tasks.report.model import Report
 from tasks.report.next_step import MEASURE, MEASURE_AND_DECIDE, NextStep
-from tasks.report.standing import standing_of, stands
+from tasks.report.standing import _decided, standing_of, stands
 from tasks.sweep.store import DecideSettings
 from tests.tasks.cell_support import repeats, report_of, settings, source_of, workers
 
@@ -50,6 +50,15 @@ def scaled(by: float) -> tuple[float, ...]:
 def test_how_many_are_decided(rates: tuple[float, ...], said: str) -> None:
     standing = reported(LOOKS, (100.0, QUIET), *((rate, QUIET[::-1] if abs(rate - 100) > 1 else scaled(0.05)) for rate in rates)).standing
     assert standing is not None and standing.line.partition("; ")[0] == said
+
+
+@pytest.mark.parametrize(("after", "said"), [((3, 3), "3 rounds"), ((3, 5), "3 to 5 rounds"), ((9, 5, 3), "3 to 9 rounds")])
+def test_after_how_many_rounds_they_were_decided(after: tuple[int, ...], said: str) -> None:
+    cells = reported(LOOKS, (100.0, QUIET), *((130.0, QUIET[::-1]) for _ in after)).cells
+    compared = [cell for cell in cells if cell.verdict is not None]
+    for cell, rounds in zip(compared, after, strict=True):
+        cell.decided_after = rounds
+    assert _decided(compared) == f"All comparisons with the baseline are decided after {said}"
 
 
 def test_all_are_decided() -> None:
