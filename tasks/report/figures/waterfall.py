@@ -14,6 +14,7 @@ from tasks.report.sections.waterfall import waterfalls
 
 _BLUE, _ORANGE, _GREEN, _PINK, _YELLOW, _SKY, _PURPLE, _BROWN = CURVES
 REACHED = "reached"
+_SEEN = 0.5  # % of the peak: as much as can be seen beyond the line
 _OF_DROPS = (_ORANGE, _PURPLE, _BROWN, INK, RED, _SKY, _PINK, _BLUE, _YELLOW, GREY)
 COLOURS = {REACHED: _GREEN, **dict(zip(reversed(DROPS), _OF_DROPS, strict=True))}
 
@@ -21,7 +22,7 @@ COLOURS = {REACHED: _GREEN, **dict(zip(reversed(DROPS), _OF_DROPS, strict=True))
 def waterfall_figure(cells: Sequence[Cell]) -> Figure | None:
     """A bar for each cell: from what was reached through what each cause costs up to the data sheet's peak.
 
-    A clock above the data sheet's makes a bar longer than the peak, which is a line.
+    A gain, such as a clock above the data sheet's, makes a bar by as much longer than the peak, which is a line.
     """
     found = waterfalls(cells)[0][:MOST]
     if not found:
@@ -36,7 +37,8 @@ def waterfall_figure(cells: Sequence[Cell]) -> Figure | None:
             left += widths
     axes.axvline(100, color=INK, linewidth=1, linestyle="--")
     name_bars(figure, axes, [cell.short for cell, _ in found])
-    axes.set_xlabel("% of the data sheet's peak")
+    beyond = "; a bar ends beyond it by what was gained" if (left > 100 + _SEEN).any() else ""
+    axes.set_xlabel(f"% of the data sheet's peak{beyond}")
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=min(5, len(labels)), fontsize=9)
     figure.set_figheight(figure.get_figheight() + (0.25 if len(labels) > 5 else 0.0))

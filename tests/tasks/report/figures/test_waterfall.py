@@ -24,6 +24,9 @@ def test_bars_reach_from_nothing_to_the_peak() -> None:
     assert [text.get_text() for text in figure.legends[0].get_texts()] == list(COLOURS)
     assert len(set(COLOURS.values())) == len(COLOURS)
     assert [line.get_xdata()[0] for line in axes.lines] == [100]
+    assert axes.get_xlabel() == "% of the data sheet's peak; a bar ends beyond it by what was gained"
+    without_gains = waterfall_figure(made([traced(profile=ATTAINED)]))
+    assert without_gains is not None and without_gains.axes[0].get_xlabel() == "% of the data sheet's peak"
 
 
 def test_long_names_have_several_lines_and_leave_room_for_the_bars() -> None:

@@ -6,13 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tasks.analysis.results import load_sweep
 from tasks.analysis.trial_row import LEFT_OUT
-from tasks.analysis.waterfall import SHAPES
+from tasks.analysis.waterfall import DROPS, SHAPES
 from tasks.report.comparison_table import TextTable
 from tasks.report.model import make_report
 from tasks.report.section import Bullets
-from tasks.report.sections.waterfall import HOW, NAME, WITHIN, products_table, ranks_table, waterfall_tables, waterfalls
+from tasks.report.sections.waterfall import ABOUT, HOW, NAME, WITHIN, products_table, ranks_table, waterfall_tables, waterfalls
 from tasks.report.write import write_report
 from tests.tasks.analysis.test_waterfall import PROFILE, RANK, TERA
 from tests.tasks.cell_support import column, made, report_of, row, workers
@@ -76,9 +78,31 @@ def test_the_rate_that_the_shapes_attain_parts_the_products_drop() -> None:
 
 def test_work_beyond_the_models_flops_is_said() -> None:
     """2,000 TFLOP of a step are the model's and of matrix products."""
-    done = [{**ATTAINED, "ranks": [{**ATTAINED["ranks"][0], "product_flops": share * 2000 * TERA}]} for share in (1.02, 1.33)]
-    [line] = report_of([traced(0, done[0]), traced(1, done[1])]).section(NAME).block(Bullets).lines
-    assert line.startswith("MP-1: its matrix products did 1.33 times the model's FLOPs, such as by recomputing in checkpointed layers.")
+    done = [{**ATTAINED, "ranks": [{**ATTAINED["ranks"][0], "product_flops": share * 2000 * TERA}]} for share in (1.02, 1.33, 1.03)]
+    lines = report_of([traced(place, profile) for place, profile in enumerate(done)]).section(NAME).block(Bullets).lines
+    assert [line.partition(", such as by recomputing in checkpointed layers.")[0] for line in lines] == [
+        "MP-1: its matrix products did 1.33 times the model's FLOPs",
+        "MP-2: its matrix products did 1.03 times the model's FLOPs",
+    ]
+
+
+def test_what_is_not_covered_is_said_from_half_a_percent_on() -> None:
+    covered = [{**ATTAINED, "ranks": [{**ATTAINED["ranks"][0], "covered_s": seconds}]} for seconds in (3.98, 3.97)]
+    [line] = report_of([traced(place, profile) for place, profile in enumerate(covered)]).section(NAME).block(Bullets).lines
+    assert line.startswith("MP-1: the attainable rate is of products that took 99.2 % of the matrix products' time.")
+
+
+def test_drops_with_their_minus_and_gains_with_their_plus_lead_from_100_to_what_was_reached() -> None:
+    """As the sentence above the table says."""
+    faster = {**ATTAINED, "ranks": [{**ATTAINED["ranks"][0], "attainable_s": 4 * 500 / 400}]}
+    section = report_of([traced(profile=faster, clock_mean_mhz=2200.0)]).section(NAME)
+    shares = {name: told for name, told in section.table.rows if told.endswith(" %")}
+    signed = {name: float(told.removesuffix(" %").replace("−", "-")) for name, told in shares.items()}
+    assert signed["clock"] == 10.0 and signed["matrix shapes"] == -70.0 and signed["matrix products"] == 10.0, "two gains and a drop"
+    assert 100 + sum(signed[name] for name in DROPS if name in signed) == pytest.approx(signed["reached"])
+    assert ABOUT.startswith(
+        "Shares of the data sheet's peak for the precisions that compute: 100 %, less each drop (−) and with each gain (+)"
+    )
 
 
 def test_the_products_that_took_longest_have_a_row_each() -> None:
