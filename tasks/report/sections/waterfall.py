@@ -28,10 +28,10 @@ from tasks.report.text_format import listed, number, percent, quantity
 
 NAME = "waterfall"
 ABOUT = (
-    "Shares of the data sheet's peak for the precisions that compute: 100 %, less each drop (−) and with each gain (+), is what was reached. "
-    "Each is what its cause costs beside all that stand before it: the clock at its mean in the measured window; the matrix shapes, which "
-    "in a bare loop on this device attain less than its peak; the matrix products, which ran below that or above; then time in which none "
-    "ran."
+    "Shares of the data sheet's peak for the precisions that compute: 100 %, less each drop (−) and with each gain (+), is what was "
+    "reached. Each is what its cause costs beside all that stand before it: the clock at its mean in the measured window; the matrix "
+    "shapes, which in a bare loop on this device attain less than its peak; the matrix products, which ran below that or above; then time "
+    "in which none ran."
 )
 MORE = (
     "From steps after the measured window of one trial a cell, the first that nothing disturbed, traced by torch.profiler, which slows the "

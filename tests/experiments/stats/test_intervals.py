@@ -32,6 +32,13 @@ def test_verdict(value: float, se: float, q: float | None, expected: Verdict) ->
     assert verdict(ratio(value, se), minimum=0.02, q_value=q) is expected
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "expected"), [(-0.019, 0.019, Verdict.SAME), (-0.02, 0.01, Verdict.UNDECIDED), (-0.01, 0.02, Verdict.UNDECIDED)]
+)
+def test_a_difference_is_the_same_only_where_no_end_reaches_the_minimum(low: float, high: float, expected: Verdict) -> None:
+    assert verdict(Estimate(0.0, low, high, 0.01, 4, linear=True), minimum=0.02) is expected
+
+
 def test_verdict_wants_a_minimum() -> None:
     with pytest.raises(ValueError, match="minimum effect"):
         verdict(ratio(1, 0.1), minimum=0)

@@ -60,6 +60,27 @@ def test_the_error_of_equal_spreads_is_the_residual_of_the_two_way_layout() -> N
     assert found.half_width == pytest.approx(stats.t.ppf(0.975, 3.2))
 
 
+def test_error_and_degrees_of_freedom_are_those_of_whole_matrices() -> None:
+    """Least squares of cells and rounds, without what makes it fast: variances by HC2, their sum's degrees of freedom by Satterthwaite."""
+    rows = random_rows(3, 3, 4)
+    found = in_rounds(rows, forward=True).difference(0, 2)
+    y, cell, number = np.ravel(rows), np.repeat(np.arange(3), 4), np.tile(np.arange(4), 3)
+    design = np.hstack([np.eye(3)[cell], np.eye(4)[number][:, 1:]])
+    inverse = np.linalg.inv(design.T @ design)
+    maker = np.eye(12) - design @ inverse @ design.T
+    coefficients = design @ inverse @ np.array([1.0, 0, -1, 0, 0, 0])
+    own = [np.diag((cell == one).astype(float)) for one in range(3)]
+    traces = [float(np.trace(maker @ one)) for one in own]
+    residuals = maker @ y
+    variances = np.array([residuals @ one @ residuals / trace for one, trace in zip(own, traces, strict=True)])
+    assert variances.max() < 2 * np.median(variances), "no cell counts less than another"
+    weights = sum(coefficients @ one @ coefficients / trace * one for one, trace in zip(own, traces, strict=True))
+    form = maker @ weights @ maker @ np.diag(variances[cell])  # the variance of the difference is residuals' weights residuals
+    assert (found.value, found.se) == pytest.approx((coefficients @ y, math.sqrt(residuals @ weights @ residuals)))
+    assert found.df == pytest.approx(np.trace(form) ** 2 / np.trace(form @ form))
+    assert found.se**2 != pytest.approx(np.trace(form), rel=0.01), "the fitted variances do not reproduce themselves"
+
+
 def test_of_many_cells_with_equal_spreads_degrees_of_freedom_tend_to_welchs() -> None:
     pattern = [[1.0, 0.0, -1.0], [-1.0, 1.0, 0.0], [0.0, -1.0, 1.0]]
     rows = [pattern[number % 3] for number in range(30)]

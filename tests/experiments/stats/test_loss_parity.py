@@ -191,6 +191,13 @@ def test_the_variance_of_a_mean_allows_for_the_bias_of_a_short_series_autocorrel
     assert _step_variance(series) == pytest.approx(series.var() / 12 * (1 + rho) / (1 - rho)) == pytest.approx(0.14787, abs=5e-6)
 
 
+def test_the_variance_of_a_mean_is_that_of_eight_blocks_where_steps_follow_each_other_too_little_to_show_it() -> None:
+    """Blocks of 100 steps at 1 and -1 in turns; steps within them alternate by 3, so that neighbours go apart."""
+    at = np.arange(800)
+    series = np.where(at // 100 % 2, -1.0, 1.0) + np.where(at % 2, -3.0, 3.0)
+    assert _step_variance(series) == pytest.approx(8 / 7 / 8), "the variance of eight means of size 1, over 8"
+
+
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_equal_trainings_are_not_struck_and_a_divergence_is_never_proven(family: object) -> None:
     random = np.random.default_rng(11)

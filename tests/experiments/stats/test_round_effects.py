@@ -43,6 +43,29 @@ def test_the_statistic_is_one_where_all_go_together_and_the_least_there_is_where
     assert _together(np.column_stack([together, apart]), cell, rounds) == pytest.approx([1.0, 0.5])
 
 
+def spread_by(turn: float) -> np.ndarray:
+    """(9,): residuals of three cells in three rounds, whose directions lie `turn` apart: the statistic is (1 + 2 cos(turn)^2) / 3."""
+    plane = np.array([[1.0, -1, 0], [1, 1, -2]]) / np.sqrt([[2.0], [6]])
+    return np.concatenate([np.array([np.cos(angle), np.sin(angle)]) @ plane for angle in (-turn, 0, turn)])
+
+
+@pytest.mark.parametrize(("further", "expected"), [(0, True), (9, True), (10, False), (199, False)])
+def test_one_in_twenty_of_the_drawn_may_go_together_as_far(further: int, expected: bool) -> None:
+    """199 are drawn, and what was measured counts as one of 200: 9 as far are 10 of 200."""
+    cell, rounds = np.repeat([0, 1, 2], 3), np.tile([0, 1, 2], 3)
+    drawn = np.column_stack([spread_by(0.1 if place < further else 1.0) for place in range(199)])
+    assert differ_by_cell(spread_by(0.5), np.ones(9), cell, rounds, lambda _: drawn) is expected
+
+
+def test_a_cell_of_two_trials_says_nothing() -> None:
+    """Three cells lie apart as drawn ones do, or less; with the fourth, of two trials, they would go together further."""
+    cell, rounds = np.array([0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3]), np.array([0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1])
+    residuals = np.concatenate([spread_by(np.pi / 3), [1.0, -1.0]])
+    drawn = np.tile(np.concatenate([spread_by(np.arccos(np.sqrt(0.4))), [0.0, 0.0]])[:, None], 199)
+    assert _together(np.column_stack([residuals, drawn[:, 0]]), cell, rounds) == pytest.approx([0.625, 0.6])
+    assert not differ_by_cell(residuals, np.ones(11), cell, rounds, lambda _: drawn)
+
+
 @pytest.mark.parametrize(("hit", "expected"), [(0, False), (4, True), (8, False)])
 def test_rounds_that_half_of_the_cells_feel_are_found_and_those_that_all_do_are_not(hit: int, expected: bool) -> None:
     found = [layout(sweep(seed, 8, 5, hit=hit)).rounds_differ for seed in range(60)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import integrate, stats
 
 from experiments.stats.look import Look
 from experiments.stats.sequential import interim_levels, look_levels, next_look
@@ -75,6 +75,19 @@ def test_levels_by_pocock_and_by_hand() -> None:
         total = float(share)
     assert total == pytest.approx(0.05, abs=0.002)
     assert look_levels(looks, 0.05) == pytest.approx([level] * 5, rel=0.05)
+
+
+def test_the_level_of_a_second_look_is_that_of_the_integral() -> None:
+    """P(|Z1| < z1 and |Z2| > z2) with Z2 = (Z1 + a normal of its own) / sqrt(2) is what the second look may spend: 1 %."""
+    first, second, *_ = look_levels([Look(round=at, spent=at / 5) for at in range(1, 6)], 0.05)
+    z1, z2 = stats.norm.isf(first / 2), stats.norm.isf(second / 2)
+
+    def errs(x: float) -> float:
+        edge = z2 * np.sqrt(2)
+        return float(stats.norm.pdf(x) * (stats.norm.sf(edge - x) + stats.norm.cdf(-edge - x)))
+
+    assert first == pytest.approx(0.01)
+    assert integrate.quad(errs, -z1, z1)[0] == pytest.approx(0.01, rel=1e-4)
 
 
 def test_looks_err_as_often_as_they_may_and_no_more() -> None:
