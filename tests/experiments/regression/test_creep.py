@@ -44,6 +44,7 @@ def test_missing_nights_are_left_out_and_too_few_say_nothing() -> None:
     assert float(trend(nights).change) == pytest.approx(11 * stats.linregress(kept, nights[kept]).slope)
     assert np.isnan(trend(nights[:LEAST_NIGHTS]).change), "one of them is missing"
     assert np.isfinite(trend(nights[: LEAST_NIGHTS + 1]).change)
+    assert LEAST_NIGHTS == 10, "as docs/nights.md says"
     assert not trend(nights[:5]).suspected(0.03) and not trend(nights[:5]).shown(0.03)
 
 

@@ -21,6 +21,7 @@ def test_half_of_what_matters_is_measured_again_and_less_is_not(sign: int) -> No
     found = looks_changed(effect([sign * EDGE * 1.001, sign * EDGE * 0.999, 0.0], [0.0, 0.0, sign * EDGE * 1.001]), 0.03)
     assert found.tolist() == [sign, NOTHING, sign]
     assert (WORSE, BETTER) == (-1, 1)
+    assert looks_changed(effect([sign * 0.5 * np.log1p(0.03)], [0.0]), 0.03).tolist() == [sign], "exactly half"
 
 
 def test_each_cell_has_its_own_smallest_change() -> None:
@@ -33,6 +34,7 @@ def test_raw_and_relative_that_point_to_different_sides_leave_the_direction_open
 
 def test_a_canary_that_clearly_moved_makes_what_both_may_hide_worth_pairs() -> None:
     small = EDGE / 2
+    assert MOVED == 0.75, "1 - (2 / 4)^2: the canary moved by four of its standard errors"
     assert looks_changed(effect([small * 1.01], [-small], MOVED), 0.03).tolist() == [UNSURE]
     assert looks_changed(effect([small * 0.99], [-small], MOVED), 0.03).tolist() == [NOTHING]
     assert looks_changed(effect([small * 1.01], [-small], MOVED - 0.01), 0.03).tolist() == [NOTHING]

@@ -21,6 +21,8 @@ def test_the_sentence_names_the_rest_from_large_to_small_and_puts_small_parts_to
     found = held({"measured": 60.0, "launch": 5.0, "imports": 5.0, "warmup": 20.0}, {"discarded": 9.0, "data": 0.7, "teardown": 0.3})
     expected = "measured 60 % of the 100 s that the pool was held; the rest: 20 % warm-up, 10 % start, 9 % discarded attempts, 1 % other"
     assert held_sentence(found) == expected
+    parts = {"measured": 96.5, "warmup": 1.5, "launch": 1.0, "data": 0.9, "teardown": 0.1}
+    assert held_sentence(held(parts)).endswith("the rest: 2 % warm-up, 1 % start, 1 % other"), "from one percent on a part has its name"
     assert held_sentence(held({"measured": 1000.0, "data": 1.0})).endswith("the rest: <1 % other")
     assert held_sentence(held({"measured": 2.0})) == "measured 100 % of the 2.00 s that the pool was held"
     assert held_sentence(held({"warmup": 2.0})).startswith("measured 0 % of")

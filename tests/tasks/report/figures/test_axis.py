@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from matplotlib.figure import Figure
 
+from experiments.metrics import metric_of
 from experiments.spec.schema import ReportFigure
 from experiments.trial import Outcome
 from tasks.analysis.cell import Cell
-from tasks.report.figures.axis import axis_figure
-from tests.tasks.cell_support import made, repeats, row, workers
+from tasks.report.figures.axis import axis_figure, published_values
+from tests.tasks.cell_support import made, repeats, row, settings, workers
 
 UNEVEN = (-0.06, 0.0, 0.06)
 
@@ -56,6 +57,23 @@ def test_another_metric_is_a_mean_without_an_interval(cells: list[Cell]) -> None
     figure = drawn(cells, metric="mfu")
     assert [bar.get_height() for bar in figure.axes[0].patches] == pytest.approx([0.3, 0.3, 0.0])
     assert intervals(figure) == []
+
+
+@pytest.mark.parametrize(("metric", "ratio"), [("mfu", 2.0), ("step_time_p90_s", 0.5)])
+def test_a_ratio_of_another_metric_is_above_one_where_the_cell_is_better(cells: list[Cell], metric: str, ratio: float) -> None:
+    for cell, value in zip(cells[:2], (0.2, 0.4), strict=True):
+        for one in cell.rows:
+            one.summary[metric] = value  # type: ignore[index]
+    assert [bar.get_height() for bar in drawn(cells, metric=metric, relative=True).axes[0].patches] == pytest.approx([1.0, ratio, 0.0])
+
+
+def test_what_others_published_is_in_the_figures_unit() -> None:
+    """The document's epoch of the baseline takes 0.65 h."""
+    suite = settings(rows=("rung",), columns="rung", baseline={"rung": "baseline"}, metric="epoch_time_s")
+    parameters = {"model": "h16", "devices": 8}
+    [cell] = made([row({"pool": "cuda", "rung": "baseline"}, 3000.0, metric="epoch_time_s", workload="vit", parameters=parameters)], suite)
+    values = {entry.metric: value for value, entry in published_values(cell, metric_of("epoch_time_s"), relative=False)}
+    assert values == {"epoch_time": pytest.approx(0.65 * 3600)}
 
 
 def test_an_interval_that_is_not_known_is_not_drawn() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from matplotlib.colors import to_rgba
 
 from experiments.trial import Outcome
 from tasks.report.figures.throughput import throughput_figure
-from tests.tasks.cell_support import made, repeats, row, workers
+from tests.tasks.cell_support import ROUGH, made, repeats, row, settings, workers
 
 
 def test_a_bar_for_each_value_and_a_word_for_each_outcome() -> None:
@@ -23,7 +24,7 @@ def test_a_bar_for_each_value_and_a_word_for_each_outcome() -> None:
     [axes] = figure.axes
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["MP-0", "MP-1", "MP-2"], "what is to do is left out"
     assert [round(bar.get_width(), 6) for bar in axes.patches] == [round(cell.estimate.value, 6) for cell in cells if cell.estimate]
-    assert axes.patches[0].get_facecolor() != axes.patches[1].get_facecolor(), "the winner stands out"
+    assert [bar.get_facecolor() for bar in axes.patches] == [to_rgba("#9db8d6"), to_rgba("#3b82c4")], "the winner stands out"
     assert [text.get_text().partition(" ±")[0] for text in axes.texts] == ["100.0", "150.0", "does not fit"]
 
 
@@ -32,6 +33,20 @@ def test_the_axis_tells_of_an_interval_only_where_one_is_known(repeat: tuple[flo
     figure = throughput_figure(made([one for count in range(2) for one in repeats(workers(count), 100.0, repeat)]))
     assert figure is not None
     assert figure.axes[0].get_xlabel().endswith(", 95 % interval") == ends
+
+
+def test_an_interval_ends_at_nothing_and_at_a_third_beyond_the_longest_bar() -> None:
+    """Of counts, whose intervals may reach below 0; and of rates, of which one cell's trials lie far apart."""
+    suite = settings(metric="loss_spikes", rows=("pool",))
+    counts = [row(workers(0), value, metric="loss_spikes", repeat=at) for at, value in enumerate((0.0, 1.0, 6.0), 1)]
+    for cells in (made(counts, suite), made([*repeats(workers(0), 100.0), *repeats(workers(1), 150.0, ROUGH)])):
+        figure = throughput_figure(cells)
+        assert figure is not None
+        estimates = [cell.estimate for cell in cells if cell.estimate]
+        longest = max(one.value for one in estimates)
+        drawn = [tuple(line.get_xdata()) for line in figure.axes[0].lines if line.get_linestyle() == "-"]
+        assert drawn == [(max(one.low, 0.0), min(one.high, 1.3 * longest)) for one in estimates]
+    assert estimates[1].high > 1.3 * longest > estimates[0].high and made(counts, suite)[0].estimate.low < 0  # type: ignore[union-attr]
 
 
 def test_without_a_winner_no_bar_stands_out() -> None:
