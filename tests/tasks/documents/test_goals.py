@@ -280,6 +280,11 @@ def on(
     return replace(found, differs=differs)
 
 
+def test_a_ratio_has_as_many_trials_as_its_cell_with_fewer() -> None:
+    assert [replace(on(trials=3), over=on(trials=other).cell).trials for other in (2, 3, 5)] == [2, 3, 3]
+    assert on(trials=4).trials == 4
+
+
 @pytest.mark.parametrize(
     ("one", "stands_in"),
     [

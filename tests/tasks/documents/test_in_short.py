@@ -61,6 +61,19 @@ def test_without_a_winner_the_best_is_told_by_what_sets_it_apart_from_those_besi
     assert re.fullmatch(rf"\*\*110\.0 samples/s\*\* \S.*, bf16: the best of 3, no clear winner{said}", line_of(found))
 
 
+def test_loss_parity_is_told_as_unproven_where_it_is_to_one_of_those_beside_the_best() -> None:
+    """To the cell that computes as the best does there is nothing to prove."""
+    rates = {(1, "bf16"): (110.0, ROUGH[::-1]), (0, "bf16"): (105.0, ROUGH), (0, "fp32"): (100.0, ROUGH)}
+    rows = [one for (count, name), (rate, apart) in rates.items() for one in repeats(workers(count, precision=name), rate, apart)]
+    cells = made(rows, settings(rows=("precision",)))
+    for cell in cells:
+        if cell.axes["precision"] == "bf16":
+            cell.parity = Parity(ParityStatus.UNPROVEN)
+    [found] = find_answers(cells)
+    assert {found.best.may_lead(other) for other in found.level} == {True, False}
+    assert line_of(found).endswith(": the best of 3, no clear winner; loss parity unproven")
+
+
 def test_before_the_first_look_there_is_no_verdict_to_tell() -> None:
     cells = in_threes((100.0, 150.0, 120.0))
     for cell in cells[1:]:

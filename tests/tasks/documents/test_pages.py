@@ -94,7 +94,17 @@ def test_the_facts_of_a_sweep_are_its_plans_and_its_trials(pages: list[Page]) ->
     assert (repeated.trials, repeated.repeated) == ("2 to 3 trials for each of 2 cells", True)
     assert (once.trials, once.repeated, once.devices) == ("1 trial for each of 2 cells", False, "Other")
     assert (fits.trials, fits.repeated) == ("1 trial for each of 2 cells", False) and fits.devices == "4 Made-up CPU"
+    assert [sweep.repeats for sweep in page.sweeps] == [1, 3, 1], "of the cell with the most that ended ok"
     assert (record.title, record.sweeps) == ("A record_of old", ())
+
+
+def test_trials_that_did_not_end_ok_are_no_repeats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWEEPBENCH_RUNS", str(tmp_path / "runs"))
+    fails = {"outcome": Outcome.DOES_NOT_FIT, "reason": "out of memory", "repeats": 3}
+    fakes = [Fake({"pool": "cpu", "model": "base", "dataloader_workers": count}, **fails) for count in (0, 1)]
+    publish([kept(tmp_path / "runs", FITS, fakes)], tmp_path / "page")
+    [page] = pages_in(tmp_path)
+    assert [(sweep.repeats, sweep.repeated) for sweep in page.sweeps] == [(0, False)]
 
 
 def test_what_did_not_fit_is_no_discarded_attempt_though_an_early_record_calls_it_so(root: Path, tmp_path: Path) -> None:
