@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
-from experiments.stats.verdict import Verdict, among_many
+from experiments.stats.estimate import LEVEL, estimate_from_log, t_value
+from experiments.stats.verdict import DISCOVERY, Verdict, among_many
 from tasks.analysis.cell import Cell
-from tasks.analysis.judge_cells import judge_best, judge_pairs, ratio_of
+from tasks.analysis.judge_cells import OF_MANY, judge_best, judge_pairs, judge_ratios, ratio_of
 from tests.tasks.cell_support import made, repeats, row, steady, workers
 
 PATTERN = ((0.01, 0.0, -0.01), (-0.01, 0.01, 0.0), (0.0, -0.01, 0.01))  # rounds add up to 0
@@ -31,6 +34,25 @@ def test_the_best_of_more_cells_needs_a_larger_lead() -> None:
     assert judge_best(few, [beside])[0].why_undecided == judge_pairs([(few, beside)])[0].why_undecided, "one pair was not picked"
     clear, *others = ahead(1.2, 15)
     assert {found.verdict for found in judge_best(clear, others)} == {Verdict.FASTER}
+
+
+def test_the_best_was_picked_from_itself_and_the_others() -> None:
+    """Of eight cells, at a lead that would be decided among seven."""
+    best, *others = ahead(1.0525, 7)
+    ratio = ratio_of(best, others[0])
+    assert among_many(ratio, 7) < DISCOVERY < among_many(ratio, 8)
+    assert judge_best(best, others)[0].why_undecided == OF_MANY
+
+
+def test_what_earlier_looks_decided_counts_among_the_tables_discoveries() -> None:
+    """Six comparisons of which one has p = 0.0045: q is six times that. Beside six that were decided it is the seventh of twelve."""
+    base, *others = made([one for count in range(7) for one in repeats(workers(count), 100.0, PATTERN[count % 3])])
+    pairs = [(cell, base) for cell in others]
+    se = math.log(1.05) / t_value(1 - 0.0045, 4)
+    ratios = [estimate_from_log(math.log(1.05), se, 4, 3, LEVEL), *[estimate_from_log(0.0, se, 4, 3, LEVEL)] * 5]
+    alone, beside = judge_ratios(pairs, ratios)[0], judge_ratios(pairs, ratios, decided=[1e-9] * 6)[0]
+    assert (alone.verdict, alone.why_undecided) == (Verdict.UNDECIDED, OF_MANY)
+    assert beside.verdict is Verdict.FASTER
 
 
 def test_the_best_is_not_told_apart_by_single_trials() -> None:
