@@ -7,9 +7,11 @@ import random
 from typing import Any
 
 import pytest
+from pydantic import StrictBool, StrictInt
 
 from experiments import workloads
 from experiments.config.scalar_text import yaml_text
+from experiments.parameters import TrainingParameters
 from experiments.spec.matrix import (
     CellError,
     PlannedCell,
@@ -248,6 +250,17 @@ def test_an_include_with_one_does_not_take_the_linked_row_with_true() -> None:
     rows = [list(_product(suite, {"flag": value})) for value in (1, True)]
     assert rows == [[{"pool": "cpu", "flag": 1, "seed": 4}], [{"pool": "cpu", "flag": True, "seed": 3}]]
     assert [[type(row["flag"]) for row in found] for found in rows] == [[int], [bool]]
+
+
+def test_an_include_adds_the_cell_that_is_equal_but_of_another_type(workshop: Workshop) -> None:
+    class Either(TrainingParameters):
+        flag: StrictBool | StrictInt = 1
+
+    loaded = workshop.load(HEAD + "axes: {pool: [cpu]}\n")
+    suite = loaded.model_copy(update={"axes": {"pool": ["cpu"], "flag": [1]}, "include": [{"flag": True}, {"flag": 1}]})
+    found = expansion(suite, Either)
+    assert [(type(cell.axes["flag"]), cell.axes["flag"]) for cell in found.cells] == [(int, 1), (bool, True)]
+    assert found.includes == [1, 0], "1 is there already"
 
 
 def test_the_size_of_a_product_is_known_without_it() -> None:
