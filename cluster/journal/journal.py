@@ -24,6 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from cluster.journal import writer_lock
 from cluster.journal.errors import JournalError, LaterJournal
 from experiments.journal_mark import JournalMark
 
@@ -134,6 +135,8 @@ class JournalWriter:
         path.parent.mkdir(parents=True, exist_ok=True)
         whole, self._crc = _whole_lines(path)
         self._file = open(path, "r+b" if path.exists() else "w+b")  # noqa: SIM115 - lives as long as the writer
+        self._descriptor = self._file.fileno()
+        writer_lock.hold(self._descriptor)
         self._file.truncate(whole)
         self._file.seek(whole)
         self._queue: list[bytes] = []  # records as JSON
@@ -196,6 +199,7 @@ class JournalWriter:
                 mark = {"records": self._section.records, "checksum": f"{self._section.checksum:08x}"}
                 self._write([to_json({"kind": "close", "t": time.time(), **mark})])
         finally:
+            writer_lock.release(self._descriptor)
             try:
                 self._file.close()
             except OSError as error:  # the buffer could not be written either

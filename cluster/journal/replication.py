@@ -20,6 +20,7 @@ from cluster.trial_layout import journal_segment
 
 INTERVAL_S = 1.0
 STORAGE_LOST = 75  # exit status of a trial whose result could not be stored (EX_TEMPFAIL)
+FLUSH_S = 10.0  # how long a trial that goes on waits for unreachable storage
 PATIENCE_S = 600.0  # how long a trial that has ended waits for unreachable storage
 
 
@@ -33,9 +34,22 @@ class JournalMirror:
         self._offset = self._number = 0
         self._pending = b""
         self._stop = threading.Event()
+        self._sending = threading.Lock()
         self._interval_s = interval_s
         self._thread = threading.Thread(target=self._run, name="mirror", daemon=True)
         self._thread.start()
+
+    def flush(self, patience_s: float = FLUSH_S) -> bool:
+        """Send what the journal has so far, retrying for `patience_s` seconds. Whether all was sent; what was not follows later."""
+        deadline = time.monotonic() + patience_s
+        while True:
+            try:
+                self._send()
+                return True
+            except StorageError:
+                if time.monotonic() > deadline:
+                    return False
+            time.sleep(min(self._interval_s, patience_s))
 
     def close(self, patience_s: float = PATIENCE_S) -> None:
         """Send the rest, retrying for `patience_s` seconds. Raises StorageError; then only `path` on this node is complete."""
@@ -60,21 +74,22 @@ class JournalMirror:
 
     def _send(self) -> None:
         """Send the pending segment, then new lines, until everything is sent. Raises StorageError."""
-        while True:
-            if not self._pending:
-                self._pending = self._new_lines()
-            if not self._pending:
-                return
-            try:
-                self.storage.put(journal_segment(self.attempt, self.part, self._number), self._pending)
-            except StorageError as error:
-                self.failures += 1
-                self.error = error
-                raise
-            self.error = None
-            self._offset += len(self._pending)
-            self._number += 1
-            self._pending = b""
+        with self._sending:
+            while True:
+                if not self._pending:
+                    self._pending = self._new_lines()
+                if not self._pending:
+                    return
+                try:
+                    self.storage.put(journal_segment(self.attempt, self.part, self._number), self._pending)
+                except StorageError as error:
+                    self.failures += 1
+                    self.error = error
+                    raise
+                self.error = None
+                self._offset += len(self._pending)
+                self._number += 1
+                self._pending = b""
 
     def _new_lines(self) -> bytes:
         """Complete lines that have not been sent yet."""

@@ -47,7 +47,10 @@ class SharedFiles:
         Storage(folder).put(TRIAL, text(trial).encode())
 
     def fetch(self, launch: Launch, trial_dir: Path, *, last: bool = False) -> None:
-        """Copy the new lines of the attempt's journal, and its result, device state and trace once they exist."""
+        """Copy the new lines of the attempt's journal, and its result, device state and trace once they exist.
+
+        `last`: the attempt is over. Its device state is then there even if its process was killed before it could write a result.
+        """
         if not self.pool.storage or launch.folder is None:
             return
         copy, asked_at = self._copies.get(launch.id, (None, 0.0))
@@ -58,11 +61,11 @@ class SharedFiles:
         result = Storage(launch.folder).get(attempt_result(launch.attempt))
         copy.fetch()  # after the result: if there is one, the journal on storage is complete
         self._copies[launch.id] = (copy, time.monotonic())
+        for name in (DEVICE_STATE, TRACE) if result is not None else (DEVICE_STATE,) if last else ():
+            text = Storage(launch.folder).get(name)
+            if text is not None:
+                (trial_dir / name).write_bytes(text)
         if result is not None:
-            for name in (DEVICE_STATE, TRACE):
-                text = Storage(launch.folder).get(name)
-                if text is not None:
-                    (trial_dir / name).write_bytes(text)
             atomic_write(trial_dir / RESULT, result.decode())
 
     def keep(self, launch: Launch, trial_dir: Path) -> None:

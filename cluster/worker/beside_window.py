@@ -45,7 +45,7 @@ def profile(context: SessionContext, steps: Steps, window: dict[str, Any]) -> li
 
     Rank 0 keeps its trace as a file. Those of the others are read and dropped. Returns the matrix products of every rank, of one without a
     trace None. That tracing fails, as for want of memory, is said, and the trial counts, since it was measured before. Of several ranks
-    one may fail in a step where another waits for it: that ends their processes, unless all of them fail (before_traces.py). Nothing may
+    one may fail in a step where another waits for it: that ends their processes, unless all of them fail (complete_measured). Nothing may
     run steps afterwards: the model may be within one.
     """
     if not context.parameters.profile_steps:

@@ -14,27 +14,23 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
+from cluster.attempt_result import attempt_result
 from cluster.disk_full import DISK_FULL, is_disk_full
+from cluster.journal.after_window import complete_measured
 from cluster.journal.errors import JournalError
-from cluster.journal.journal import read_journal
 from cluster.journal.object_store import StorageError
 from cluster.journal.replication import STORAGE_LOST
-from cluster.sampler.state_file import mark_of, read_state
-from cluster.trial_layout import DEVICE_STATE, JOURNAL, RESULT
+from cluster.trial_layout import JOURNAL, RESULT
 from cluster.worker import trial_files
 from cluster.worker.outcome import Cancelled, Termination, classify
 from experiments.atomic_file import atomic_write
-from experiments.device_state import DeviceState
-from experiments.journal_mark import JournalMark
 from experiments.json_file import sealed_text
 from experiments.parameters import lazy_mode
-from experiments.summary import summarise
-from experiments.trial import Outcome, Trial, TrialResult
+from experiments.trial import Outcome, Trial
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -73,8 +69,7 @@ def _attempt(options: argparse.Namespace, started_at: float) -> int:
         return _write_rank_failure(out, options.attempt, rank, ending)
     try:
         trial_files.collect(options, out / JOURNAL)
-        # not of a Ray job, whose ranks may still be writing
-        if not (options.placement or options.store or options.probe or "RANK" in os.environ):
+        if not (options.store or options.probe or "RANK" in os.environ):  # on storage the flow does it, in its own copy of the journal
             ending = _counted(ending, out / JOURNAL, options.attempt, trial)
         write_result(trial, out, options.attempt, started_at, ending)
         trial_files.send_result(options, out / RESULT)
@@ -85,14 +80,13 @@ def _attempt(options: argparse.Namespace, started_at: float) -> int:
 
 
 def _counted(ending: Termination, journal: Path, attempt: int, trial: Trial) -> Termination:
-    """As `in_spite_of_traces`; the ending that it was where the journal cannot be read or written."""
-    from cluster.worker.before_traces import in_spite_of_traces
-
+    """Ok where all that is compared had been measured (`complete_measured`); else, or where the journal cannot be completed, `ending`."""
     try:
-        return in_spite_of_traces(ending, journal, attempt, trial.key)
+        if complete_measured(journal, attempt, trial.key, ending.outcome, ending.reason):
+            return Termination(Outcome.OK)
     except (JournalError, OSError) as error:
-        _say(f"what was measured before the traces cannot be kept: {error}")
-        return ending
+        _say(f"what was measured before the trial failed cannot be kept: {error}")
+    return ending
 
 
 def _say(text: str) -> None:
@@ -103,52 +97,8 @@ def _say(text: str) -> None:
 
 def write_result(trial: Trial, out: Path, attempt: int, started_at: float, ending: Termination) -> None:
     """Write result.json. Its environment and summary come from the journal and the device's state, as in any later report."""
-    environment: dict[str, Any] = {}
-    summary: dict[str, Any] = {}
-    state: DeviceState | None = None
-    journal_mark: JournalMark | None = None
-    state_mark: JournalMark | None = None
-    try:
-        journal = read_journal(out / JOURNAL, trial=trial.key)
-        if journal.attempt == attempt:
-            environment, journal_mark = journal.environment, journal.mark
-            if ending.outcome is Outcome.OK:  # the rate of a failed trial must not be mistaken for a result
-                summary = dict(summarise(journal.steps, journal.window, journal.evaluations))
-                state, state_mark = _state(out, attempt, journal.steps)
-            if journal.window and "batch_size" in journal.window:
-                summary["batch_size"] = journal.window["batch_size"]
-    except (JournalError, ValueError) as error:
-        if ending.outcome is Outcome.OK:
-            ending = Termination(Outcome.CRASHED, f"{type(error).__name__}: {error}")
-    result = TrialResult(
-        key=trial.key,
-        attempt=attempt,
-        outcome=ending.outcome,
-        reason=ending.reason,
-        detail=ending.detail,
-        disturbed=state.disturbed if state else None,
-        not_judged=state.not_judged if state else None,
-        started_at=started_at,
-        finished_at=time.time(),
-        emulated=trial.emulated or bool(environment.get("emulated")),  # the device knows best whether it is emulated
-        environment=environment,
-        summary={**summary, **(state.metrics() if state else {})},
-        journal=journal_mark,
-        device_state=state_mark,
-    )
+    result = attempt_result(trial, out, attempt, started_at, ending.outcome, ending.reason, ending.detail)
     atomic_write(out / RESULT, sealed_text(result))
-
-
-def _state(out: Path, attempt: int, steps: Sequence[Mapping[str, Any]]) -> tuple[DeviceState | None, JournalMark | None]:
-    """The state of the device in the measured window, and which records of the sampler, which has ended, it is of.
-
-    A file that cannot be read leaves it unknown: the trial was measured all the same.
-    """
-    try:
-        return read_state(out, attempt, steps), mark_of(out / DEVICE_STATE, attempt)
-    except (JournalError, OSError, ValueError, KeyError) as error:
-        print(f"the device's state is unknown: {error}", file=sys.stderr, flush=True)
-        return None, None
 
 
 def _run(trial: Trial, options: argparse.Namespace) -> Termination:

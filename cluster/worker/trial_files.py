@@ -13,8 +13,9 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,14 +66,20 @@ def mirror(path: Path, options: argparse.Namespace, part: int) -> Iterator[None]
 
 
 @contextmanager
-def mirror_of_rank(path: Path, config: Mapping[str, Any], rank: int) -> Iterator[None]:
+def mirror_of_rank(path: Path, config: Mapping[str, Any], rank: int) -> Iterator[Callable[[], None]]:
     """As `mirror`, for rank 0's journal, and at the end its device state and its trace. Raises StorageError.
 
-    Does nothing on other ranks and in probes.
+    Yields what sends journal and device state as they are now, and waits no longer than FLUSH_S for unreachable storage. Does nothing on
+    other ranks and in probes.
     """
     store = config.get("store") if rank == 0 and not config["probe"] else None
-    with _mirror(path, store, config["attempt"], 1 if config["not_before"] else 0):
-        yield
+    try:
+        with _mirror(path, store, config["attempt"], 1 if config["not_before"] else 0) as copier:
+            yield partial(_send_now, copier, path) if copier else _nothing
+    except BaseException:
+        if store:
+            _send_state(Storage(store), path)  # the trial may have been measured before it failed
+        raise
     if store:
         for file in (path.with_name(DEVICE_STATE), path.with_name(TRACE)):
             if file.exists():
@@ -80,14 +87,29 @@ def mirror_of_rank(path: Path, config: Mapping[str, Any], rank: int) -> Iterator
         shutil.rmtree(path.parent, ignore_errors=True)  # everything is on the storage now
 
 
+def _nothing() -> None:
+    """There is no storage to send anything to."""
+
+
+def _send_now(copier: JournalMirror, path: Path) -> None:
+    if copier.flush():
+        _send_state(copier.storage, path)
+
+
+def _send_state(storage: Storage, journal: Path) -> None:
+    """Send the device's state so far, if the storage can be reached: without it nobody knows whether the trial was disturbed."""
+    with suppress(StorageError, OSError):
+        storage.put(DEVICE_STATE, journal.with_name(DEVICE_STATE).read_bytes())
+
+
 @contextmanager
-def _mirror(path: Path, store: str | None, attempt: int, part: int) -> Iterator[None]:
+def _mirror(path: Path, store: str | None, attempt: int, part: int) -> Iterator[JournalMirror | None]:
     if not store:
-        yield
+        yield None
         return
     copier = JournalMirror(path, Storage(store), attempt, part)
     try:
-        yield
+        yield copier
     finally:
         copier.close()
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import psutil
 
+from cluster.journal.after_window import TO_COME
 from cluster.journal.journal import JournalWriter
 from cluster.trial_layout import JOURNAL
 from cluster.worker import beside_window, device_sampler, hold, leftovers, max_batch, trial_files
 from cluster.worker.attainable import add_rates
-from cluster.worker.before_traces import TO_COME
 from cluster.worker.compile_cache import CompileCache
 from cluster.worker.cores import hold_to_cores
 from cluster.worker.measure.recorder import NullSink, Recorder
@@ -45,7 +45,7 @@ def run_rank(config: dict[str, Any]) -> None:
     mirror = trial_files.mirror_of_rank(out / JOURNAL, config, ranks.rank)
     probing = config["probe"] is not None
     sampler = nullcontext(device_sampler.Sampling()) if probing else device_sampler.sampling(trial, ranks, out, config["attempt"])
-    with mirror, sampler as found, Recorder(sink, ranks.world_size) as recorder:
+    with mirror as send, sampler as found, Recorder(sink, ranks.world_size, send) as recorder:
         recorder.phase("imports", process_started_at())  # before there was a journal
         for note in (*cleanup_notes, *config["notes"], *found.notes):
             recorder.note(note)

@@ -11,6 +11,7 @@ from cluster.launchers import Launch, LaunchError, Status, processes
 from cluster.trial_layout import JOURNAL, LOG
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.attempt_end import AttemptEnd, judge
+from tasks.sweep.count_measured import count_measured
 from tasks.sweep.trial_context import TrialContext
 
 _POLL_S = 0.2
@@ -99,11 +100,15 @@ class AttemptFollower:
 
     def _finish(self, result: TrialResult) -> TrialResult:
         """Stop all the attempt's processes, so that none disturbs the next trial, and fetch the rest of what it wrote."""
-        launcher = self._context.launcher
+        launcher, ended = self._context.launcher, False
         with suppress(LaunchError):
             launcher.stop(self._launch)
             launcher.fetch(self._launch, self._folder, last=True)
+            ended = True
         self._observe_new()
+        if ended:
+            result = count_measured(result, self._trial, self._folder)
+            self._observe_new()
         log = launcher.log(self._launch, self._folder)
         if self._launch.launcher == "ray_job":
             path = self._folder / LOG

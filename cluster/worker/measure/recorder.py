@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -38,8 +38,9 @@ class NullSink:
 class Recorder:
     """Writes typed records into a sink. All methods raise OSError once the journal cannot be written."""
 
-    def __init__(self, sink: Sink | JournalWriter, world_size: int = 1) -> None:
-        self._sink, self._world_size = sink, world_size
+    def __init__(self, sink: Sink | JournalWriter, world_size: int = 1, send: Callable[[], None] = lambda: None) -> None:
+        """`send`: sends what was written to where it outlives this node."""
+        self._sink, self._world_size, self._send = sink, world_size, send
 
     def phase(self, name: str, t: float | None = None) -> None:
         """Record that the trial enters a phase, or at which time it did (Unix time, s)."""
@@ -69,8 +70,9 @@ class Recorder:
         self._sink.append("window", **fields)
 
     def flush(self) -> None:
-        """Write what was recorded so far: the process may be killed at any time."""
+        """Write what was recorded so far, and send it: the process may be killed at any time, and its node be lost."""
         self._sink.flush()
+        self._send()
 
     def evaluation(self, when: str, metrics: dict[str, float]) -> None:
         """Record held-out metrics `before` or `after` training, numbers of any library; a value that is not finite becomes None."""

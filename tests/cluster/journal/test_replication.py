@@ -211,6 +211,22 @@ def test_a_mirror_sends_by_itself_and_goes_on_after_a_failure(tmp_path: Path) ->
         assert set(flaky.names()) == {journal_segment(1, 0, 0)}, "nothing new is no segment"
 
 
+def test_what_a_journal_has_is_sent_at_once_where_its_writer_may_be_killed(tmp_path: Path) -> None:
+    storage = Flaky(str(tmp_path / "store"))
+    with JournalWriter(tmp_path / "journal.jsonl", 1) as journal:
+        mirror = JournalMirror(tmp_path / "journal.jsonl", storage, 1, interval_s=3600.0)
+        journal.append("note", text="measured")
+        journal.flush()
+        storage.refused = 1
+        assert not mirror.flush(0.0) and SegmentReader(storage, 1).poll() == [], "nothing reached the storage"
+        storage.refused = 1
+        assert mirror.flush(0.1), "tried again"
+        assert [record["kind"] for record in SegmentReader(storage, 1).poll()] == ["attempt", "note"]
+        assert mirror.flush(0.0) and storage.names() == {journal_segment(1, 0, 0): (tmp_path / "journal.jsonl").stat().st_size}
+    mirror.close()
+    assert [record["kind"] for record in SegmentReader(storage, 1).poll()] == ["attempt", "note", "close"]
+
+
 def test_the_last_segment_of_a_part_may_come_between_the_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part was whole before the next began: who finds the next one looks for more of this one before going on."""
     memory = Memory()

@@ -128,6 +128,17 @@ def test_a_journal_is_asked_for_once_a_second_and_at_the_end(tmp_path: Path, mon
     assert node.steps() == [1, 2, 3]
 
 
+def test_the_state_of_an_attempt_that_was_killed_is_there_without_a_result(tmp_path: Path) -> None:
+    """Where the attempt counts, since it had been measured, it tells whether it was disturbed."""
+    node = Node(tmp_path)
+    node.write(1)
+    node.storage.put("device_state.jsonl", b"state")
+    node.files.fetch(node.launch, node.here)
+    assert not (node.here / "device_state.jsonl").exists(), "the attempt still runs"
+    node.files.fetch(node.launch, node.here, last=True)
+    assert (node.here / "device_state.jsonl").read_bytes() == b"state" and not (node.here / "result.json").exists()
+
+
 def test_with_a_result_all_of_the_journal_and_the_trace_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The trial ends while it is looked for: its last step must not be missing where its result is not."""
     node = Node(tmp_path)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cluster import attempt_result
 from cluster.journal.journal import JournalWriter
 from cluster.worker.main import write_result
 from cluster.worker.outcome import Termination
@@ -71,3 +72,16 @@ def test_results_of_earlier_versions_have_no_state() -> None:
     text = '{"key": "x", "attempt": 1, "outcome": "ok", "started_at": 0, "finished_at": 1}'
     old = TrialResult.model_validate_json(text)
     assert (old.disturbed, old.not_judged) == (None, None)
+
+
+def test_a_state_that_is_still_written_is_unknown_and_one_whose_sampler_ends_meanwhile_is_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed worker's sampler writes a last record: the result must not count fewer than there are."""
+    write(tmp_path, 1, OTHERS)
+    sampler = JournalWriter(tmp_path / "device_state.jsonl", 1)
+    monkeypatch.setattr(attempt_result, "SAMPLER_END_S", 0.0)
+    assert result_of(tmp_path, 1, Termination(Outcome.OK)).device_state is None
+    monkeypatch.setattr(attempt_result, "writer_ended", lambda *_: sampler.close() or True)
+    result = result_of(tmp_path, 1, Termination(Outcome.OK))
+    assert result.outcome is Outcome.OK and result.device_state is not None and result.device_state.closed

@@ -10,6 +10,7 @@ import pytest
 
 from cluster.journal.journal import JournalWriter, read_journal
 from cluster.journal.object_store import Storage
+from cluster.journal.replication import SegmentReader
 from cluster.worker import trial_files
 
 FILES = {"device_state.jsonl": b"state", "trace.json.gz": b"trace"}
@@ -18,9 +19,10 @@ FILES = {"device_state.jsonl": b"state", "trace.json.gz": b"trace"}
 def run_rank_zero(config: dict[str, Any], names: set[str]) -> None:
     folder = trial_files.folder_of_rank(config)
     path = folder / "journal.jsonl"
-    with JournalWriter(path, config["attempt"]) as journal, trial_files.mirror_of_rank(path, config, 0):
+    with JournalWriter(path, config["attempt"]) as journal, trial_files.mirror_of_rank(path, config, 0) as send:
         journal.append("note", text="it ran")
         journal.flush()
+        send()
         for name in names:
             (folder / name).write_bytes(FILES[name])
 
@@ -38,6 +40,25 @@ def test_rank_zeros_files_reach_the_driver_on_another_node(tmp_path: Path, names
     trial_files.collect(argparse.Namespace(store=store, attempt=2, probe=None), out / "journal.jsonl")
     assert [note["text"] for note in read_journal(out / "journal.jsonl").notes] == ["it ran"]
     assert (out / "device_state.jsonl").exists() == ("device_state.jsonl" in names)
+
+
+def test_what_was_measured_is_on_the_storage_before_a_trial_goes_on_to_what_may_end_it(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path / "store"))
+    config = {"out": str(tmp_path / "node"), "store": storage.uri, "attempt": 1, "probe": None, "not_before": 0.0}
+    path = trial_files.folder_of_rank(config) / "journal.jsonl"
+    state = path.with_name("device_state.jsonl")
+    journal = JournalWriter(path, 1)
+    with pytest.raises(RuntimeError, match="in its traces"), journal, trial_files.mirror_of_rank(path, config, 0) as send:
+        journal.append("note", text="measured")
+        journal.flush()
+        send()
+        assert [record["kind"] for record in SegmentReader(storage, 1).poll()] == ["attempt", "note"], "it has no state yet"
+        state.write_bytes(b"so far")
+        send()
+        assert storage.get("device_state.jsonl") == b"so far"
+        state.write_bytes(b"all of it")
+        raise RuntimeError("in its traces")
+    assert storage.get("device_state.jsonl") == b"all of it", "without it nobody knows whether the trial was disturbed"
 
 
 def test_a_probe_and_a_trial_without_storage_send_nothing(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from cluster.devices.clock import StepTiming
+from cluster.journal.journal import JournalWriter
 from cluster.worker.measure import recorder as module
 from cluster.worker.measure.recorder import NullSink, Recorder
 from cluster.worker.measure.records import ImpossibleData
@@ -101,3 +103,13 @@ def test_other_ranks_write_nowhere() -> None:
         recorder.phase("start")
         with pytest.raises(Diverged):  # and notice all the same
             recorder.step(replace(TIMING, loss=math.nan), measured=True)
+
+
+def test_what_is_flushed_is_in_the_journal_before_it_is_sent(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    sent: list[str] = []
+    with JournalWriter(path, 1, interval=3600.0) as journal:
+        recorder = Recorder(journal, 1, lambda: sent.append(path.read_text()))
+        recorder.note("measured")
+        recorder.flush()
+    assert len(sent) == 1 and '"text":"measured"' in sent[0]

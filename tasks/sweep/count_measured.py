@@ -1,0 +1,28 @@
+"""An attempt that is over and had measured all that is compared counts, whatever ended it afterwards."""
+
+from __future__ import annotations
+
+from logging import getLogger
+from pathlib import Path
+
+from cluster.attempt_result import attempt_result
+from cluster.journal.after_window import complete_measured
+from cluster.journal.errors import JournalError
+from cluster.trial_layout import JOURNAL
+from experiments.trial import Outcome, Trial, TrialResult
+
+
+def count_measured(result: TrialResult, trial: Trial, folder: Path) -> TrialResult:
+    """`result`, or ok where the journal in `folder` has all that is compared: its process was killed, crashed or hung later.
+
+    All processes of the attempt must have been told to end. Where nobody knows whether they have, or the journal cannot be written, the
+    result stays.
+    """
+    try:
+        counts = complete_measured(folder / JOURNAL, result.attempt, trial.key, result.outcome, result.reason)
+    except (JournalError, OSError) as error:
+        getLogger(__name__).warning("trial %s was measured before it ended, and this cannot be kept: %s", trial.name, error)
+        return result
+    if not counts:
+        return result
+    return attempt_result(trial, folder, result.attempt, result.started_at, Outcome.OK, None, None)

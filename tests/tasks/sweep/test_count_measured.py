@@ -1,0 +1,89 @@
+"""An attempt whose process ended after all was measured: what the flow makes of it, whoever wrote a result, or nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from cluster.journal.journal import JournalWriter, Record, read_journal
+from cluster.launchers import Launch, LaunchError
+from experiments.trial import Outcome
+from tests.measured_support import write_measured
+from tests.tasks.fake_cluster import KEY, Cluster, at, cluster, left_by_a_dead_flow, runner, trial
+
+__all__ = ["cluster"]  # a fixture
+
+
+def lost(cluster: Cluster) -> object:
+    return cluster.jobs.update({f"{KEY}-a1": "FAILED"})
+
+
+def crashed(cluster: Cluster) -> object:
+    return cluster.finish(1, Outcome.CRASHED, "rank 1: a bug")
+
+
+@pytest.mark.parametrize(("end", "why"), [(lost, "worker lost: exit status 137"), (crashed, "rank 1: a bug")])
+def test_a_lost_attempt_that_was_measured_counts_and_is_not_repeated(cluster: Cluster, end: object, why: str) -> None:
+    cluster.exit_code, cluster.message = 137, "exit status 137"
+    made, journal = trial(cluster), cluster.store.trial_dir(KEY) / "journal.jsonl"
+    cluster.on_ask = at(3, lambda cluster: write_measured(journal, key=KEY) or end(cluster))  # type: ignore[operator]
+    observed: list[tuple[int, Sequence[Record]]] = []
+    result = runner(cluster, observed=observed, retries=2).run(made)
+    assert (result.outcome, result.reason, result.detail, result.attempt) == (Outcome.OK, None, None, 1)
+    assert result.summary["throughput"] == pytest.approx(40.0) and cluster.started == [f"{KEY}-a1"]
+    assert cluster.store.result(KEY) == result and result.journal == read_journal(journal).mark
+    assert read_journal(journal).notes[-1]["text"].endswith(f"after all else was measured: {why}")
+    assert [record["kind"] for _, records in observed for record in records][-3:] == ["note", "end", "close"], "live feeds see it too"
+
+
+def test_an_attempt_that_was_lost_before_its_window_is_repeated(cluster: Cluster) -> None:
+    made, journal = trial(cluster), cluster.store.trial_dir(KEY) / "journal.jsonl"
+    cluster.on_ask = at(3, lambda cluster: write_measured(journal, key=KEY, window=False) or lost(cluster))
+    result = runner(cluster, retries=0).run(made)
+    assert (result.outcome, result.summary) == (Outcome.INFRA, {})
+
+
+def test_a_hang_in_the_traces_takes_no_measurement_away(cluster: Cluster) -> None:
+    made, journal = trial(cluster), cluster.store.trial_dir(KEY) / "journal.jsonl"
+    cluster.on_ask = at(3, lambda cluster: write_measured(journal, key=KEY))
+    assert runner(cluster, retries=0, hang_timeout_s=30).run(made).outcome is Outcome.OK
+    assert read_journal(journal).notes[-1]["text"].endswith("no progress for 30 s after step 4") and "stop" in cluster.calls
+
+
+def test_a_resume_counts_what_was_measured_while_no_flow_looked_on(cluster: Cluster) -> None:
+    made = left_by_a_dead_flow(cluster, "FAILED")
+    write_measured(cluster.store.trial_dir(KEY) / "journal.jsonl", key=KEY)
+    result = runner(cluster).run(made)
+    assert (result.outcome, result.attempt, cluster.started) == (Outcome.OK, 1, [])
+
+
+def test_an_attempt_that_may_still_run_is_not_counted(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, journal = trial(cluster), cluster.store.trial_dir(KEY) / "journal.jsonl"
+    cluster.on_ask = at(3, lambda cluster: write_measured(journal, key=KEY) or lost(cluster))
+
+    def stop(launch: Launch, grace_s: float = 5.0) -> None:
+        raise LaunchError("the pool does not answer")
+
+    monkeypatch.setattr(cluster, "stop", stop)
+    assert runner(cluster, retries=0).run(made).outcome is Outcome.INFRA
+    assert not read_journal(journal).notes[1:]
+
+
+def test_a_journal_that_cannot_be_completed_leaves_the_ending_and_the_log_says_so(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    made, journal = trial(cluster), cluster.store.trial_dir(KEY) / "journal.jsonl"
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    def end(cluster: Cluster) -> None:
+        write_measured(journal, key=KEY)
+        lost(cluster)
+        monkeypatch.setattr(JournalWriter, "flush", full)
+
+    cluster.on_ask = at(3, end)
+    assert runner(cluster, retries=0).run(made).outcome is Outcome.INFRA
+    assert f"trial {made.name} was measured before it ended, and this cannot be kept: " in caplog.text
+    assert "No space left" in caplog.text
