@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cluster.journal.errors import JournalError
 from cluster.journal.journal import JournalFollower, JournalWriter, Record, attempt_in
 from cluster.journal.writer_lock import writer_ended
 from experiments.trial import Outcome
@@ -27,8 +26,8 @@ def complete_measured(path: Path, attempt: int, trial: str, outcome: Outcome, re
     """Whether the attempt counts as ok, although it ended as `outcome` for `reason`: all that is compared had been measured.
 
     Then the attempt stands once more in the journal at `path`, closed and with a note of what happened, unless its writer has closed it as
-    ok. `trial`: its key. Raises OSError, and JournalError also where its writer has not ended within ENDED_S or may not have: on a file
-    system without locks nobody knows.
+    ok. `trial`: its key. Raises JournalError and OSError: TimeoutError where its writer has not ended within ENDED_S, or may not have, as
+    nobody knows on a file system without locks.
     """
     if outcome in _STAYS:
         return False
@@ -36,7 +35,7 @@ def complete_measured(path: Path, attempt: int, trial: str, outcome: Outcome, re
     if section is None or _window(records) is None:
         return False
     if not writer_ended(path, ENDED_S):
-        raise JournalError(path, 0, "may still be written by a process of the trial, so nobody else may write into it")
+        raise TimeoutError(f"{path}: a process of the trial may still write into it, so nobody else may")
     records, section = attempt_in(JournalFollower(path, trial), attempt)  # its writer may have gone on until it ended
     window = _window(records)
     if section is None or window is None:

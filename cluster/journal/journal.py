@@ -185,6 +185,7 @@ class JournalWriter:
             os.fsync(self._file.fileno())
         except OSError as error:
             self._error = error
+            writer_lock.release(self._descriptor)  # nothing more is written
             raise
 
     def close(self) -> None:

@@ -11,7 +11,8 @@ from cluster.journal.errors import JournalError
 from cluster.journal.journal import JournalFollower, Record
 from cluster.launchers import Launch, LaunchError, LaunchRefused
 from cluster.trial_layout import JOURNAL
-from experiments.trial import Outcome, Trial
+from experiments.trial import Outcome, Trial, TrialResult
+from tasks.sweep.count_measured import count_measured
 from tasks.sweep.trial_context import TrialContext
 from tasks.sweep.trial_record import last_attempt, tell_trial
 
@@ -39,8 +40,8 @@ class AttemptStarter:
         """Number of the next new attempt, 1 for the first."""
         return last_attempt(self._folder) + 1
 
-    def begin(self) -> Attempt | None:
-        """The attempt to follow now; None if the sweep was stopped.
+    def begin(self) -> Attempt | TrialResult | None:
+        """The attempt to follow now; the result of the last one where that had been measured; None if the sweep was stopped.
 
         Raises LaunchError if the pool is down for longer than its `wait_s`, and JournalError for a journal that was changed by others.
         """
@@ -52,8 +53,16 @@ class AttemptStarter:
             return None
         if damage:
             raise damage  # a worker must not append to a damaged journal
+        if (measured := self._measured()) is not None:
+            return measured
         new = self._start(self.next_number)
         return Attempt(new, started_here=True) if new else None
+
+    def _measured(self) -> TrialResult | None:
+        """The result of the last attempt, which has ended, if it counts by now: its journal could not be closed on a full disk, say."""
+        result = self._context.store.result(self._trial.key)
+        counted = count_measured(result, self._trial, self._folder) if result is not None else None
+        return counted if counted is not result else None
 
     def _journal(self) -> tuple[Sequence[Record], JournalError | None]:
         """Its records; none, and what is wrong with it, where it is damaged."""

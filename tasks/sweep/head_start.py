@@ -77,7 +77,8 @@ class HeadStart:
                 watch = PoolWatch(self.trial.pool, wait_s=0.0)
                 parts = (self._store, self.launcher, Policy(), self._stop, lambda trial, attempt, records: None, watch)
                 context = TrialContext(*parts, starting=self.slot_log.started)
-                self._attempt = AttemptStarter(context, self.trial).begin()
+                attempt = AttemptStarter(context, self.trial).begin()
+                self._attempt = attempt if isinstance(attempt, Attempt) else None  # the flow takes a result for itself
         except Exception:  # noqa: S110 - the flow then begins it, meets the same, and has the patience and the words for it
             pass
         finally:

@@ -64,6 +64,8 @@ class TrialRunner(TrialContext):
             if not again and (final := self._final(trial)):
                 return final
         else:
+            if isinstance(attempt, TrialResult):
+                return self._save(attempt)
             if attempt is not None:
                 return attempt
             outcome, reason = Outcome.CANCELLED, self.why_stopped()

@@ -8,7 +8,6 @@ import pytest
 
 from cluster.journal import after_window
 from cluster.journal.after_window import TO_COME, complete_measured
-from cluster.journal.errors import JournalError
 from cluster.journal.journal import JournalWriter, read_journal
 from experiments.trial import Outcome
 from tests.measured_support import KEY, write_measured
@@ -77,7 +76,7 @@ def test_nobody_writes_into_a_journal_whose_writer_may_go_on(tmp_path: Path, mon
     journal.append("window", wall_s=0.2, samples=8, **TO_COME)
     journal.flush()
     before = path.read_bytes()
-    with pytest.raises(JournalError, match="may still be written by a process of the trial"):
+    with pytest.raises(TimeoutError, match=rf"{path}: a process of the trial may still write into it, so nobody else may$"):
         complete_measured(path, 1, KEY, Outcome.INFRA, "gone")
     assert path.read_bytes() == before
     journal.close()
@@ -103,5 +102,5 @@ def test_what_a_writer_adds_until_it_has_ended_is_kept(tmp_path: Path, monkeypat
 def test_on_a_file_system_without_locks_nobody_writes_into_a_journal_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(after_window, "writer_ended", lambda *_: None)
     write_measured(tmp_path / "journal.jsonl")
-    with pytest.raises(JournalError, match="may still be written"):
+    with pytest.raises(TimeoutError, match="may still write into it"):
         complete_measured(tmp_path / "journal.jsonl", 1, KEY, Outcome.INFRA, "gone")

@@ -72,6 +72,22 @@ def test_a_journal_that_is_closed_has_no_writer_although_a_child_has_it_open(tmp
     os.close(inherited)
 
 
+def test_a_writer_that_could_not_write_is_none_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal = JournalWriter(path, 1, interval=3600.0)
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(os, "fsync", full)
+    journal.append("note", text="something")
+    with pytest.raises(OSError, match="no space left"):
+        journal.flush()
+    assert writer_ended(path, 0.0) is True
+    with pytest.raises(OSError, match="no space left"):
+        journal.close()
+
+
 def test_on_a_file_system_without_locks_nobody_knows_and_a_journal_is_written_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

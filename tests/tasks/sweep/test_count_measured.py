@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from cluster.journal.journal import JournalWriter, Record, read_journal
+from cluster.journal import after_window
+from cluster.journal.journal import Record, read_journal
 from cluster.launchers import Launch, LaunchError
 from experiments.trial import Outcome
 from tests.measured_support import write_measured
@@ -81,9 +82,14 @@ def test_a_journal_that_cannot_be_completed_leaves_the_ending_and_the_log_says_s
     def end(cluster: Cluster) -> None:
         write_measured(journal, key=KEY)
         lost(cluster)
-        monkeypatch.setattr(JournalWriter, "flush", full)
+        monkeypatch.setattr(after_window, "JournalWriter", full)
 
     cluster.on_ask = at(3, end)
     assert runner(cluster, retries=0).run(made).outcome is Outcome.INFRA
+    monkeypatch.undo()
     assert f"trial {made.name} was measured before it ended, and this cannot be kept: " in caplog.text
     assert "No space left" in caplog.text
+
+    result = runner(cluster).run(made)  # as a resume does, once the disk has room
+    assert (result.outcome, result.attempt, cluster.started) == (Outcome.OK, 1, [f"{KEY}-a1"]), "it is not measured again"
+    assert cluster.store.result(KEY) == result and read_journal(journal).notes[-1]["text"].startswith("no steps were traced: ")
