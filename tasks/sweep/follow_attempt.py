@@ -16,6 +16,7 @@ from tasks.sweep.trial_context import TrialContext
 
 _POLL_S = 0.2
 _REAPED_S = 0.01  # from the end of a process until its parent has told us its exit status
+_LEAVING_S = 60.0  # from a worker's result to the end of its process; Ray never tells of the end where a node's raylet was killed
 _TAIL = 4000  # characters at the end of the log that a failed trial's result keeps
 
 
@@ -26,6 +27,7 @@ class AttemptFollower:
         self._context, self._trial, self._launch, self._folder = context, trial, launch, context.folder(trial)
         self._records, self._journal = JournalFollower(self._folder / JOURNAL, trial.key), Journal()
         self._progress_at = self._answered_at = time.monotonic()
+        self._result_at: float | None = None  # when the worker's result was first there
 
     def follow(self) -> TrialResult:
         """Wait until the attempt is over, is stopped, makes no progress or is unreachable, and return its result. Raises JournalError."""
@@ -59,8 +61,16 @@ class AttemptFollower:
             return AttemptEnd(unreachable=unreachable, stopped=stopped, worker_result=result)
         if stopped is not None:
             return AttemptEnd(stopped=stopped, worker_result=result)
-        patience_s = self._context.policy.hang_timeout_s
-        if time.monotonic() - self._progress_at > patience_s:
+        return self._stalled(result)
+
+    def _stalled(self, result: TrialResult | None) -> AttemptEnd | None:
+        """Its end, if it runs without a record for too long, or after its result."""
+        now, patience_s = time.monotonic(), self._context.policy.hang_timeout_s
+        if result is not None and result.outcome.final:  # another may be a flow's, which gave the attempt up
+            self._result_at = now if self._result_at is None else self._result_at
+            if now - self._result_at > _LEAVING_S:
+                return AttemptEnd(stalled_s=_LEAVING_S, worker_result=result)
+        if now - self._progress_at > patience_s:
             return AttemptEnd(stalled_s=patience_s, worker_result=result)
         return None
 

@@ -130,3 +130,16 @@ def test_a_stop_ends_the_retries(cluster: Cluster) -> None:
     cluster.on_ask = lambda cluster: (end(cluster), run.stop.set() if len(cluster.started) == 2 else None)
     result = run.run(trial(cluster))
     assert (result.outcome, len(cluster.started)) == (Outcome.CANCELLED, 2)
+
+
+def test_a_pool_that_never_tells_that_a_trial_with_a_result_has_ended_is_waited_for_a_minute(cluster: Cluster) -> None:
+    """As Ray, where a node's raylet was killed. The trial measured, and its sweep goes on."""
+
+    def end_unseen(cluster: Cluster) -> None:
+        cluster.finish(1)
+        cluster.jobs[f"{KEY}-a1"] = "RUNNING"
+
+    cluster.on_ask = at(3, end_unseen)
+    result = runner(cluster, hang_timeout_s=600).run(trial(cluster))
+    assert (result.outcome, result.attempt) == (Outcome.OK, 1)
+    assert 60 < cluster.clock.passed <= 60 + 3 * POLL_S and "stop" in cluster.calls
