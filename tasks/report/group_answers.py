@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from experiments.stats.verdict import Verdict
+from tasks.analysis.cell import Cell
 from tasks.report.answer import MOST_NAMES, Answer
 from tasks.report.cell_names import without_labels
-from tasks.report.text_format import listed
+from tasks.report.text_format import change, change_interval, listed
 
 APART = "Cells that do not do the same work are not compared with each other."
 ON_OTHERS = "Cells on different numbers of devices are not ranked against each other."
@@ -50,7 +52,10 @@ def _of_many(ranked: Sequence[Answer]) -> str:
 
 
 def _decided(answer: Answer) -> str:
-    """`cuda_graph is best, x10 (8.19–12.28) over no cuda_graph`, `MP-1 is the same as MP-0 to within 2.0 %`; empty if undecided."""
+    """`cuda_graph is best, x10 (8.19–12.28) over no cuda_graph`, `MP-1 is the same as MP-0 to within 2.0 %`; empty if undecided.
+
+    Several cells may share the first place though each is faster than the baseline: then the best of them is told beside it.
+    """
     said = ""
     if answer.same_within:
         names = [cell.short for cell in answer.level]
@@ -60,4 +65,13 @@ def _decided(answer: Answer) -> str:
         over = f"{answer.lead} over {answer.ahead_of.other.short}"
         unproven = f"{answer.best.short} was measured {over}, not claimed: loss parity unproven"
         said = f"{answer.headline}, {over}" if answer.winner else unproven
+    elif over := _over_baseline(answer.best):
+        said = f"no clear winner, but {answer.best.short} is {over}"
     return without_labels(said, answer.work)
+
+
+def _over_baseline(cell: Cell) -> str:
+    """`x8.75 (6.39–11.98) over the baseline no cuda_graph`; empty unless the table calls it faster and that may be claimed."""
+    if cell.verdict is not Verdict.FASTER or cell.speedup is None or cell.baseline is None or not cell.may_lead(cell.baseline):
+        return ""
+    return f"{change(cell.speedup, cell.metric)} {change_interval(cell.speedup, cell.metric)} over the baseline {cell.baseline.short}"

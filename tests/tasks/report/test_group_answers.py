@@ -69,6 +69,21 @@ def test_what_is_the_same_is_no_longer_undecided() -> None:
     assert three == "a: MP-1 and MP-2 are the same as MP-0 to within 2.0 %", "one that is beaten is none of them"
 
 
+def test_of_several_first_cells_the_best_is_named_beside_the_baseline_that_they_beat() -> None:
+    def of_three(precision: str) -> str:
+        loose = (-0.02, 0.0, 0.02)
+        rows = []
+        for model in "ab":
+            rows += repeats(workers(0, model=model, precision="fp32"), 100.0, EVEN)
+            rows += repeats(workers(1, model=model, precision=precision), 150.0, loose)
+            rows += repeats(workers(2, model=model, precision=precision), 151.0, loose[::-1])
+        return report_of(rows, SUITE).headline.removesuffix(f". {APART}")
+
+    each = "no clear winner, but MP-2 is x1.51 (1.40–1.63) over the baseline MP-0"
+    assert of_three("fp32") == f"a: {each}; b: {each}"
+    assert of_three("fp8") == "Undecided: a and b", "of unproven loss, nothing is claimed"
+
+
 def test_what_is_ahead_without_proof_of_its_loss_is_named_with_by_how_much() -> None:
     said = of_cells("precision", [("fp32", 100.0), ("bf16", 150.0)])
     assert said == "a: bf16 was measured x1.50 (1.500–1.500) over fp32, not claimed: loss parity unproven"
