@@ -5,18 +5,17 @@ A flow run that was killed stays Running in Prefect until somebody says otherwis
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
-from filelock import FileLock, Timeout
 
+from cluster.lease import holder, is_held
 from cluster.stack.components import post
 from cluster.stack.settings import POOL, Settings
-from cluster.trial_layout import FLOW_RUNS, HOLDER, LEASE, STOP
+from cluster.trial_layout import FLOW_RUNS, HOLDER, STOP
 from experiments.atomic_file import atomic_write
 
 _OPEN = ("RUNNING", "PENDING", "CANCELLING")  # types of states of Prefect's that a flow run with a process has
@@ -41,15 +40,15 @@ def end_sweeps(settings: Settings, processes: Sequence[psutil.Process], say: Cal
 
 
 def _run_by(settings: Settings, processes: Sequence[psutil.Process]) -> dict[str, psutil.Process]:
-    """Sweep -> which of these processes of this machine works on it. A holder that was killed left its file, whose pid may be another's by
-    now: it counts while somebody holds the lease."""
-    by_pid, found = {process.pid: process for process in processes}, dict[str, psutil.Process]()
-    for folder in _folders(settings, HOLDER):
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            holder = json.loads((folder / HOLDER).read_text())
-            if holder["pid"] in by_pid and holder["host"] == os.uname().nodename and _is_held(folder):
-                found[folder.name] = by_pid[holder["pid"]]
-    return found
+    """Sweep -> which of these processes of this machine works on it."""
+    by_pid = {process.pid: process for process in processes}
+    return {name: by_pid[pid] for name, pid in _held_here(settings).items() if pid in by_pid}
+
+
+def _held_here(settings: Settings) -> dict[str, int]:
+    """Sweep -> the process of this machine that works on it, by its pid."""
+    found = {folder: holder(folder) for folder in sorted(_folders(settings, HOLDER))}
+    return {folder.name: who.pid for folder, who in found.items() if who and who.host == os.uname().nodename and is_held(folder)}
 
 
 def _go_on(sweep_id: str) -> str:
@@ -70,7 +69,7 @@ def settle_flow_runs(settings: Settings, say: Callable[[str], None], *, worker_d
     sweeps = _sweeps_of(settings, {run["id"] for run in runs})
     for run in runs:
         sweep, of_pool = sweeps.get(run["id"]), run.get("work_pool_name") == POOL
-        if (of_pool and not worker_died) or (sweep is None and not of_pool) or (sweep is not None and _is_held(sweep)):
+        if (of_pool and not worker_died) or (sweep is None and not of_pool) or (sweep is not None and is_held(sweep)):
             continue
         state = {"type": "CRASHED", "name": "Crashed", "message": "its process is gone"}
         status, _ = post(f"{settings.prefect_url}/api/flow_runs/{run['id']}/set_state", {"state": state, "force": True})
@@ -91,12 +90,3 @@ def _sweeps_of(settings: Settings, runs: Collection[str]) -> dict[str, Path]:
 def _folders(settings: Settings, name: str) -> Iterator[Path]:
     """The folders of sweeps with such a file."""
     return (path.parent for path in settings.runs.glob(f"*/{name}"))
-
-
-def _is_held(sweep: Path) -> bool:
-    """Whether a process works on the sweep."""
-    try:
-        with FileLock(sweep / LEASE).acquire(timeout=0):
-            return False
-    except (Timeout, OSError):
-        return True

@@ -21,6 +21,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 from pydantic import Field
 
+from cluster.lease import holder, is_held
 from cluster.trial_layout import FLOW_RUNS, HOLDER, IMPORTED, JOURNAL, LEASE, PLAN, RESULT, STATUS, STOP, TRIAL, TRIALS
 from experiments.atomic_file import atomic_write
 from experiments.config.errors import DamagedFile, UserError
@@ -260,40 +261,25 @@ class SweepStore:
     def lease(self) -> Iterator[None]:
         """Hold the sweep's lease inside the block. Raises SweepBusy, naming the holder, if another process holds it."""
         self.dir.mkdir(parents=True, exist_ok=True)
-        lock, holder = FileLock(self.dir / LEASE), self.dir / HOLDER
+        lock, told = FileLock(self.dir / LEASE), self.dir / HOLDER
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            raise SweepBusy(
-                f"sweep {self.sweep_id} is being worked on by {self._holder(holder)}; `sweep stop {self.sweep_id}` ends it"
-            ) from None
+            who = f"process {by.pid} on {by.host}" if (by := holder(self.dir)) else "another process"
+            raise SweepBusy(f"sweep {self.sweep_id} is being worked on by {who}; `sweep stop {self.sweep_id}` ends it") from None
         except OSError as error:
             raise StoreError(f"{self.dir / LEASE} cannot be locked ({error.strerror}); nobody may write there, or it is no file") from error
         try:
-            atomic_write(holder, json.dumps({"pid": os.getpid(), "host": os.uname().nodename, "since": time.time()}))
+            atomic_write(told, json.dumps({"pid": os.getpid(), "host": os.uname().nodename, "since": time.time()}))
             self.stop_file.unlink(missing_ok=True)
             yield
         finally:
-            holder.unlink(missing_ok=True)
+            told.unlink(missing_ok=True)
             lock.release()
 
     def is_held(self) -> bool:
-        """True while some process works on the sweep."""
-        lock = FileLock(self.dir / LEASE)
-        try:
-            with lock.acquire(timeout=0):
-                return False
-        except Timeout:
-            return True
-        except OSError:  # nobody can
-            return False
-
-    def _holder(self, path: Path) -> str:
-        try:
-            holder = json.loads(path.read_text())
-            return f"process {holder['pid']} on {holder['host']}"
-        except (OSError, ValueError, KeyError, TypeError):
-            return "another process"
+        """True while some process works on the sweep, and where that cannot be told: see cluster/lease.py."""
+        return is_held(self.dir)
 
     @property
     def stop_file(self) -> Path:
