@@ -5,17 +5,23 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from cluster.trial_layout import HOLDER, LEASE
+from experiments.atomic_file import atomic_write
+
+_SERVERS = ("PREFECT_API_URL", "MLFLOW_TRACKING_URI", "SWEEPBENCH_LOCAL_ADDRESS")  # variables that hold a server's address
 
 
 class Holder(NamedTuple):
-    """The process that took a sweep's lease last."""
+    """The process that took a sweep's lease last. `servers`: those that its environment named then, such as 127.0.0.1:4200."""
 
     pid: int
     host: str
+    servers: frozenset[str] = frozenset()
 
 
 def is_held(sweep: Path) -> bool:
@@ -39,11 +45,28 @@ def is_held(sweep: Path) -> bool:
     return False
 
 
+def name_holder(sweep: Path) -> None:
+    """Write that this process holds the lease, beside it. Raises OSError."""
+    named = [os.environ.get(variable, "") for variable in _SERVERS]
+    servers = sorted({server for server in map(server_at, named) if server})
+    atomic_write(sweep / HOLDER, json.dumps({"pid": os.getpid(), "host": os.uname().nodename, "since": time.time(), "servers": servers}))
+
+
+def server_at(address: str) -> str | None:
+    """The server of a web address as host:port, without the password that the address may have; None of what is no such address."""
+    try:
+        parts = urlsplit(address)
+        port = parts.port or {"http": 80, "https": 443}[parts.scheme]
+    except (ValueError, KeyError):
+        return None
+    return f"{parts.hostname}:{port}" if parts.hostname else None
+
+
 def holder(sweep: Path) -> Holder | None:
     """Who took the lease last, by the file beside it; None where that does not say. A process that was killed leaves the file, and its pid
     may be another's by now: it means something only while the lease is held."""
     try:
         said = json.loads((sweep / HOLDER).read_text())
-        return Holder(int(said["pid"]), str(said["host"]))
+        return Holder(int(said["pid"]), str(said["host"]), frozenset(map(str, said.get("servers", []))))  # none in files of before
     except (OSError, ValueError, KeyError, TypeError):
         return None

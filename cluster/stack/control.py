@@ -16,8 +16,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import psutil
 from filelock import FileLock, Timeout
 
+from cluster.lease import server_at
 from cluster.stack import deployments, ports, postgresql, process, sweeps
 from cluster.stack.components import Component, components
 from cluster.stack.empty_database import MLFLOW
@@ -84,7 +86,7 @@ def _stop_again(settings: Settings, started: list[Component], say: Say) -> None:
 def down(root: Path = REPOSITORY, say: Say = print) -> list[str]:
     """Stop exactly what `up` started. Returns the names of the components that ran. Raises StackError if one does not end.
 
-    Sweeps that deployments run end with the worker, in order; `say` names them first.
+    Sweeps that deployments run end with the worker, in order; `say` names them first. So does it those that go on without the servers.
     """
     settings = load(root)
     if not settings.state.is_dir():
@@ -92,6 +94,7 @@ def down(root: Path = REPOSITORY, say: Say = print) -> list[str]:
         return []
     stopped, stubborn = [], []
     with _locked(settings):
+        _name_users(settings, say)
         for part in reversed(_everything(settings)):
             record = process.read_record(settings.state, part.name)
             if record is None:
@@ -110,6 +113,20 @@ def down(root: Path = REPOSITORY, say: Say = print) -> list[str]:
     if not stopped:
         say("the stack is not running")
     return stopped
+
+
+def _name_users(settings: Settings, say: Say) -> None:
+    """Say which sweeps that others started use the servers that run."""
+    servers, worker = set(), list[psutil.Process]()
+    for part in _everything(settings):
+        record = process.read_record(settings.state, part.name)
+        if record is None or not process.alive(record):
+            continue
+        if part.name == "worker":
+            worker = process.members(record)
+        if server := server_at(_as_recorded(settings, record, part).url or ""):
+            servers.add(server)
+    sweeps.name_users(settings, servers, worker, say)
 
 
 def status(root: Path = REPOSITORY) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from cluster.lease import holder, is_held
+from cluster.lease import Holder, holder, is_held
 from cluster.stack.components import post
 from cluster.stack.settings import POOL, Settings
 from cluster.trial_layout import FLOW_RUNS, HOLDER, STOP
@@ -39,16 +39,30 @@ def end_sweeps(settings: Settings, processes: Sequence[psutil.Process], say: Cal
             say(f"sweep {sweep_id}: process {process.pid} has not ended within {wait_s:.0f} s, and is ended now")
 
 
+def name_users(settings: Settings, servers: Collection[str], worker: Sequence[psutil.Process], say: Callable[[str], None]) -> None:
+    """Say which sweeps of this machine go on without the servers (such as 127.0.0.1:4200) that are about to be stopped.
+
+    `worker`: the processes of the stack's Prefect worker, whose sweeps end with it: see `end_sweeps`.
+    """
+    own = {process.pid for process in worker}
+    for name, who in _held_here(settings).items():
+        if who.pid not in own and who.servers.intersection(servers):
+            kept = f"its results are kept here, and its trials on pool {POOL} wait and then end as infra"
+            again = f"for what is missing, after `make up`: {_go_on(name)}"
+            uses = f"process {who.pid}, which the stack did not start, uses its servers and goes on without them"
+            say(f"sweep {name}: {uses}; {kept}; {again}")
+
+
 def _run_by(settings: Settings, processes: Sequence[psutil.Process]) -> dict[str, psutil.Process]:
     """Sweep -> which of these processes of this machine works on it."""
     by_pid = {process.pid: process for process in processes}
-    return {name: by_pid[pid] for name, pid in _held_here(settings).items() if pid in by_pid}
+    return {name: by_pid[who.pid] for name, who in _held_here(settings).items() if who.pid in by_pid}
 
 
-def _held_here(settings: Settings) -> dict[str, int]:
-    """Sweep -> the process of this machine that works on it, by its pid."""
+def _held_here(settings: Settings) -> dict[str, Holder]:
+    """Sweep -> the process of this machine that works on it."""
     found = {folder: holder(folder) for folder in sorted(_folders(settings, HOLDER))}
-    return {folder.name: who.pid for folder, who in found.items() if who and who.host == os.uname().nodename and is_held(folder)}
+    return {folder.name: who for folder, who in found.items() if who and who.host == os.uname().nodename and is_held(folder)}
 
 
 def _go_on(sweep_id: str) -> str:

@@ -74,8 +74,8 @@ def run_sweep(
     rounds than it had when its last flow ended. `go_on`: the command that goes on with it; None: `sweep resume`.
     """
     store, go_on = SweepStore(plan.sweep_id), go_on or resume_command(plan.sweep_id, budget, until_decided)
+    server = prepare_environment()  # first: who holds a lease says which servers it uses
     with store.lease():
-        server = prepare_environment()
         check_database()
         store.tell_trials(plan)  # where no flow is needed for anything else
         asked = more or budget is not None or until_decided is not None

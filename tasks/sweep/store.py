@@ -6,7 +6,6 @@ operating system releases when the process that holds it dies.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
@@ -21,7 +20,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 from pydantic import Field
 
-from cluster.lease import holder, is_held
+from cluster.lease import holder, is_held, name_holder
 from cluster.trial_layout import FLOW_RUNS, HOLDER, IMPORTED, JOURNAL, LEASE, PLAN, RESULT, STATUS, STOP, TRIAL, TRIALS
 from experiments.atomic_file import atomic_write
 from experiments.config.errors import DamagedFile, UserError
@@ -261,7 +260,7 @@ class SweepStore:
     def lease(self) -> Iterator[None]:
         """Hold the sweep's lease inside the block. Raises SweepBusy, naming the holder, if another process holds it."""
         self.dir.mkdir(parents=True, exist_ok=True)
-        lock, told = FileLock(self.dir / LEASE), self.dir / HOLDER
+        lock = FileLock(self.dir / LEASE)
         try:
             lock.acquire(timeout=0)
         except Timeout:
@@ -270,11 +269,11 @@ class SweepStore:
         except OSError as error:
             raise StoreError(f"{self.dir / LEASE} cannot be locked ({error.strerror}); nobody may write there, or it is no file") from error
         try:
-            atomic_write(told, json.dumps({"pid": os.getpid(), "host": os.uname().nodename, "since": time.time()}))
+            name_holder(self.dir)
             self.stop_file.unlink(missing_ok=True)
             yield
         finally:
-            told.unlink(missing_ok=True)
+            (self.dir / HOLDER).unlink(missing_ok=True)
             lock.release()
 
     def is_held(self) -> bool:

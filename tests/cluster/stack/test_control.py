@@ -67,6 +67,7 @@ class Stack:
             answers=lambda _: get(f"http://127.0.0.1:{port}/")[0] == 200,
             ports={name: port},
             needs=needs,
+            url=f"http://127.0.0.1:{port}",
             start_timeout_s=120.0,
             stop_grace_s=3.0,
         )
@@ -141,6 +142,24 @@ def test_what_a_worker_runs_ends_in_order_before_it_is_stopped(stack: Stack, mon
     stack.down()
     assert ended == [("worker",)], "once, and not of MLflow's server"
     assert log[3:] == ["stopped"]
+
+
+def test_who_uses_the_servers_is_named_before_they_stop(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    named: list[tuple[set[str], list[int]]] = []
+
+    def name_users(settings: Settings, servers: set[str], worker: list[psutil.Process], say: object) -> None:
+        assert all(runs(one) for one in worker) and (not servers or ports.in_use(stack.first))
+        named.append((servers, [one.pid for one in worker]))
+
+    monkeypatch.setattr(sweeps, "name_users", name_users)
+    pids = stack.up()
+    worker = [one.pid for one in process.members(stack.record("worker"))]
+    stack.down()
+    assert pids["worker"] in worker
+    assert named == [({f"127.0.0.1:{stack.first}", f"127.0.0.1:{stack.second}"}, worker)]
+    named.clear()
+    stack.down()
+    assert named == [(set(), [])], "nothing runs"
 
 
 def test_dead_component_is_named_and_started_again(stack: Stack) -> None:

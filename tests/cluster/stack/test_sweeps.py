@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from filelock import FileLock
 
 from cluster.stack.deployments import end_pause, pool_paused
 from cluster.stack.settings import PORTS, Settings
-from cluster.stack.sweeps import end_sweeps, settle_flow_runs
+from cluster.stack.sweeps import end_sweeps, name_users, settle_flow_runs
 
 A, B, NIGHT = "bert-20260101-000000-0000", "vit-20260101-000000-0000", "nightly-small-20260101-000000-0000"
 KILLED = "t5-20260101-000000-0000"
@@ -88,12 +89,13 @@ def stack(prefect: Prefect, tmp_path: Path) -> Iterator[Settings]:
         thread.join()
 
 
-def sweep(stack: Settings, name: str, *flow_runs: str, pid: int | None = None, host: str | None = None) -> Path:
+def sweep(stack: Settings, name: str, *flow_runs: str, pid: int | None = None, host: str | None = None, servers: str = "") -> Path:
     folder = stack.runs / name
     folder.mkdir(parents=True)
     (folder / "flow_runs.txt").write_text("".join(f"{one}\n" for one in flow_runs))
     if pid is not None:
-        (folder / ".holder.json").write_text(json.dumps({"pid": pid, "host": host or os.uname().nodename, "since": 0.0}))
+        holder = {"pid": pid, "host": host or os.uname().nodename, "since": 0.0, "servers": servers.split()}
+        (folder / ".holder.json").write_text(json.dumps(holder))
     return folder
 
 
@@ -177,6 +179,29 @@ def test_a_sweep_that_does_not_end_is_named(stack: Settings) -> None:
             end_sweeps(stack, [psutil.Process(flow.pid)], said.append, wait_s=0.0)
         assert said[1:] == [f"sweep {A}: process {flow.pid} has not ended within 0 s, and is ended now"]
         flow.kill()
+
+
+def test_who_uses_the_servers_and_does_not_end_with_them_is_named(stack: Settings) -> None:
+    worker, servers = psutil.Process(), {"127.0.0.1:4200", "127.0.0.1:5000"}
+    sweep(stack, A, pid=1, servers="127.0.0.1:5000 far:80")
+    sweep(stack, NIGHT, pid=2, servers="127.0.0.1:4200")
+    sweep(stack, B, pid=worker.pid, servers="127.0.0.1:4200")  # ends with the worker
+    sweep(stack, "own-20260101-000000-0000", pid=3, servers="127.0.0.1:40123")  # has a server of its own
+    sweep(stack, "far-20260101-000000-0000", pid=4, servers="127.0.0.1:4200", host="elsewhere")
+    sweep(stack, KILLED, pid=5, servers="127.0.0.1:4200")  # nobody holds its lease
+    said: list[str] = []
+    with ExitStack() as held:
+        for folder in stack.runs.iterdir():
+            if folder.name != KILLED:
+                held.enter_context(FileLock(folder / ".lease"))
+        name_users(stack, servers, [worker], said.append)
+        name_users(stack, set(), [], pytest.fail)
+    then = "its trials on pool local wait and then end as infra; for what is missing, after `make up`"
+    does = "which the stack did not start, uses its servers and goes on without them; its results are kept here, and"
+    assert said == [
+        f"sweep {A}: process 1, {does} {then}: sweep resume {A}",
+        f"sweep {NIGHT}: process 2, {does} {then}: the next `sweep nightly` of its date",
+    ]
 
 
 @pytest.mark.parametrize(("pool", "patched"), [({"is_paused": False}, [True, False]), ({"is_paused": True}, []), (None, [])])
