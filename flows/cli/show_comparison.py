@@ -81,10 +81,14 @@ def _print_table(out: Console, table: ShownTable) -> None:
 def print_where(out: Console, store: SweepStore) -> None:
     """Where the report is and how to see the curves."""
     from cluster.stack.settings import environment
-    from tasks.tracking.client import tracking_uri
+    from tasks.tracking.client import no_answer, shown, tracking_uri
 
     report = store.dir / REPORT_PAGE
     if report.exists():
         out.print(f"report:    {report}", highlight=False, soft_wrap=True)
     uri = environment().get("MLFLOW_TRACKING_URI") or tracking_uri()  # the stack's, if it is up
-    out.print(f"MLflow UI: {uri if uri.startswith('http') else 'sweep ui'}", highlight=False, soft_wrap=True)
+    where = "sweep ui"
+    if uri.startswith("http"):
+        problem = no_answer(uri)
+        where = f"{shown(uri)} does not answer ({problem})" if problem else shown(uri)
+    out.print(f"MLflow UI: {where}", highlight=False, markup=False, soft_wrap=True)

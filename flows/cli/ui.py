@@ -16,7 +16,7 @@ from experiments.config.paths import runs_root
 from flows.runtime.command_environment import prepare_environment
 from tasks.sweep.store import SweepStore, list_sweeps
 from tasks.tracking import pages
-from tasks.tracking.client import check_database, connect, tracking_uri
+from tasks.tracking.client import check_database, connect, no_answer, shown, tracking_uri
 
 
 class NoUi(UserError):
@@ -35,7 +35,10 @@ def serve(port: int, sweep_id: str | None, out: Console, *, open_: bool | None) 
     if not served and not (runs_root() / "mlflow.db").exists():
         raise NoUi(f"there is nothing to show yet under {runs_root()}; `sweep run bridgetower` makes it")
     check_database()
-    base = uri.rstrip("/") if served else f"http://127.0.0.1:{port}"
+    if served and (problem := no_answer(uri)):
+        right = "start it (`make up` starts the stack's), or unset the variable: then `sweep ui` starts one on the store in the runs folder"
+        raise NoUi(f"MLFLOW_TRACKING_URI: {shown(uri)} does not answer ({problem}); {right}")
+    base = shown(uri) if served else f"http://127.0.0.1:{port}"
     page = _charts(base, sweep_id)  # first: an unknown sweep is on no port
     if not served and not _is_free(port):
         raise NoUi(f"port {port} is in use; choose another: sweep ui --port {port + 1}")

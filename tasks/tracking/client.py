@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import re
+import urllib.error
+import urllib.request
 from logging import getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
 _SQLITE = "sqlite:///"
+_ASK_S = 3.0  # for a server's answer: a person waits for it
 
 
 def tracking_uri() -> str:
@@ -74,9 +78,29 @@ def why(error: BaseException) -> str:
     at: BaseException | None = error
     while at is not None and uri.startswith("http"):
         if isinstance(at, (ConnectionError, TimeoutError)):
-            return f"{re.sub('//[^/@]*@', '//', uri)}: {at.strerror or first_line(at)}"  # a password in the address stays out of logs
+            return f"{shown(uri)}: {at.strerror or first_line(at)}"
         at = at.__cause__ or at.__context__
     return first_line(error)
+
+
+def shown(uri: str) -> str:
+    """The address of a server as it may be printed and logged: without a password."""
+    return re.sub("//[^/@]*@", "//", uri).rstrip("/")
+
+
+def no_answer(uri: str) -> str | None:
+    """Why no server answers at this web address, such as `Connection refused`; None where one does, be it with a refusal."""
+    bare = shown(uri)
+    proxies: dict[str, str] | None = {} if is_local(bare) else None  # loopback never goes through a proxy; None: the environment's
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler(proxies)).open(bare, timeout=_ASK_S):
+            return None
+    except urllib.error.HTTPError as refusal:
+        refusal.close()
+        return None
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        cause = error.reason if isinstance(error, urllib.error.URLError) else error
+        return (isinstance(cause, OSError) and cause.strerror) or first_line(error)
 
 
 def is_local(uri: str) -> bool:

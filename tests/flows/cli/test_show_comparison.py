@@ -10,8 +10,9 @@ import pytest
 from rich.console import Console
 
 from experiments.trial import Outcome
-from flows.cli.show_comparison import print_comparison
+from flows.cli.show_comparison import print_comparison, print_where
 from tasks.sweep.store import SweepStore
+from tasks.tracking import client
 from tests.tasks.fake_sweep import SUITE, SWEEP_ID, Fake, make_sweep
 
 
@@ -52,3 +53,13 @@ def test_a_cell_that_crashed_beside_others_says_at_which_line(tmp_path: Path, mo
     crashed = fake(2, 100, outcome=Outcome.CRASHED, reason=where)
     lines = printed(tmp_path, monkeypatch, [fake(0, 100), fake(1, 150), crashed])
     assert f"1 cell crashed (MP-2): {where}." in lines and lines[-1].startswith("To decide more")
+
+
+@pytest.mark.parametrize(("problem", "said"), [(None, ""), ("Connection refused", " does not answer (Connection refused)")])
+def test_a_server_of_mlflow_is_named_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: str | None, said: str) -> None:
+    monkeypatch.setenv("SWEEPBENCH_RUNS", str(tmp_path))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@far:5000/")
+    monkeypatch.setattr(client, "no_answer", lambda uri: problem)
+    out = Console(record=True, width=200, force_terminal=False)
+    print_where(out, SweepStore(SWEEP_ID))
+    assert out.export_text() == f"MLflow UI: http://far:5000{said}\n"

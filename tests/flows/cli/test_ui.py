@@ -66,6 +66,25 @@ def test_without_anything_to_show_or_a_port_it_says_so(started: list[Any]) -> No
     assert started == []
 
 
+def test_a_server_that_does_not_answer_is_not_said_to_run(started: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    saved(make_plan([make_trial(1)]))
+    with socket.socket() as bound:  # and does not listen
+        bound.bind(("127.0.0.1", 0))
+        at = f"127.0.0.1:{bound.getsockname()[1]}"
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:secret@{at}")
+        with pytest.raises(ui.NoUi, match=rf"^MLFLOW_TRACKING_URI: http://{at} does not answer \(Connection refused\); start it "):
+            ui.serve(free_port(), None, Page(), open_=False)
+    assert started == []
+
+
+def test_a_server_that_runs_is_named(started: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://far:5000/")
+    monkeypatch.setattr(ui, "no_answer", lambda uri: None)
+    page = Page()
+    assert ui.serve(free_port(), None, page, open_=False) == 0
+    assert page.lines == [["MLflow UI: http://far:5000 runs already"]] and started == []
+
+
 def test_the_page_is_opened_once_its_server_answers(tmp_path: Path) -> None:
     class Healthy(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:

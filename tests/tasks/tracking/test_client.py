@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import socket
 import sqlite3
+import threading
 from contextlib import closing
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 
 from experiments.config.errors import DamagedFile
 from experiments.config.paths import runs_root
-from tasks.tracking.client import check_database, connect, why
+from tasks.tracking.client import check_database, connect, no_answer, shown, why
 
 
 class Client:
@@ -86,3 +88,36 @@ def test_a_server_that_cannot_be_reached_is_its_address_and_the_reason(monkeypat
     assert why(ValueError("no such run\nand more")) == "no such run"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mine.db")
     assert why(ConnectionError("database is locked")) == "database is locked"
+
+
+@pytest.mark.parametrize(("reply", "speaks"), [("HTTP/1.0 200 OK", True), ("HTTP/1.0 401 Unauthorized", True), ("SSH-2.0", False)])
+def test_a_server_answers_also_where_it_refuses(reply: str, speaks: bool) -> None:
+    asked = list[str]()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.headers["Host"])
+            self.wfile.write(f"{reply}\r\n\r\n".encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        problem = no_answer(f"http://me:secret@127.0.0.1:{server.server_port}/")
+        thread.join()
+        assert asked == [f"127.0.0.1:{server.server_port}"]
+    assert (problem is None) == speaks
+
+
+def test_where_nothing_listens_the_reason_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # of the network, and not of loopback
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        assert no_answer(f"http://127.0.0.1:{bound.getsockname()[1]}") == "Connection refused"
+    assert no_answer("http://127.0.0.1:no") is not None
+
+
+def test_an_address_is_shown_without_its_password() -> None:
+    assert shown("https://me:secret@far:5000/mlflow/") == "https://far:5000/mlflow" and shown("http://far") == "http://far"
