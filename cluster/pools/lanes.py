@@ -21,9 +21,13 @@ def lanes(pools: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def together_s(by_pool: Mapping[str, float]) -> float:
-    """How long the work of all pools takes, s, by how long that of each one takes. 0 without any."""
-    lane_of, sums = lanes(by_pool), dict[str, float]()
-    for name, seconds in by_pool.items():
-        sums[lane_of[name]] = sums.get(lane_of[name], 0.0) + seconds
+def together_s(times: Iterable[tuple[str, float]], lane_of: Mapping[str, str] | None = None) -> float:
+    """How long all the work takes, s, by the pool of each part of it and how long that takes, s. 0 without any.
+
+    `lane_of`: what `lanes` said of these pools, for who asks often.
+    """
+    parts, sums = list(times), dict[str, float]()
+    known = lanes(pool for pool, _ in parts) if lane_of is None else lane_of
+    for pool, seconds in parts:
+        sums[known[pool]] = sums.get(known[pool], 0.0) + seconds
     return max(sums.values(), default=0.0)

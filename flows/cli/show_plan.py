@@ -117,15 +117,10 @@ def _rounds(plan: Plan) -> str:
 
 def _expected_total(plan: Plan, states: Sequence[TrialState], expected: Mapping[str, float], against: str | None) -> float | None:
     """Seconds until all trials are done (of a sweep that exists, the rest), as `together_s`; None where a cell has no history."""
-    by_pool: dict[str, float] = {}
-    for entry in states:
-        if plan.sweep_id == against and entry.state == "done":
-            continue
-        seconds = expected.get(entry.trial.cell)
-        if seconds is None:
-            return None
-        by_pool[entry.trial.pool] = by_pool.get(entry.trial.pool, 0.0) + seconds
-    return together_s(by_pool)
+    rest = [entry.trial for entry in states if plan.sweep_id != against or entry.state != "done"]
+    if any(trial.cell not in expected for trial in rest):
+        return None
+    return together_s((trial.pool, expected[trial.cell]) for trial in rest)
 
 
 def print_why_again(err: Console, states: Sequence[TrialState]) -> None:

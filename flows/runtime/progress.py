@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cluster.journal.journal import Record
-from cluster.pools.lanes import lanes
+from cluster.pools.lanes import lanes, together_s
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.report.text_format import listed
 from tasks.sweep.pool_slots import IN_USE
@@ -207,7 +207,7 @@ class SweepProgress:
         with self.lock:
             took = [row.ended - row.started for row in self.rows.values() if row.ended and row.started]
             typical = sum(took) / len(took) if took else None
-            by_lane: dict[str, float] = {}
+            times = list[tuple[str, float]]()
             for row in self.rows.values():
                 if row.ended is not None:
                     continue
@@ -215,6 +215,5 @@ class SweepProgress:
                 if expected is None:
                     return None
                 spent = time.monotonic() - row.started if row.started else 0.0
-                lane = self._lanes[row.trial.pool]
-                by_lane[lane] = by_lane.get(lane, 0.0) + max(expected - spent, 0.5)
-            return max(by_lane.values(), default=0.0)
+                times.append((row.trial.pool, max(expected - spent, 0.5)))
+            return together_s(times, self._lanes)

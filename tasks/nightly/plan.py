@@ -108,10 +108,7 @@ def templates(plan: Plan) -> dict[tuple[str, str], Trial]:
 
 def round_seconds(cells: Sequence[NightCell]) -> float:
     """Expected seconds of one repeat of each cell; pools as `together_s` has them. A cell without an expected duration counts as 0 s."""
-    by_pool: dict[str, float] = {}
-    for cell in cells:
-        by_pool[cell.pool] = by_pool.get(cell.pool, 0.0) + (cell.expected_s or 0.0)
-    return together_s(by_pool)
+    return together_s((cell.pool, cell.expected_s or 0.0) for cell in cells)
 
 
 def empty_night(name: str, date: str, budget_s: float) -> Night:

@@ -21,12 +21,12 @@ class TrialTimes:
 
     def of_round(self, trials: Iterable[Trial]) -> float | None:
         """What these trials take one after the other, pools as `together_s` has them, s. None where nothing is known of one of them."""
-        by_pool: dict[str, float] = {}
+        times = list[tuple[str, float]]()
         for trial in trials:
             if trial.cell not in self.seconds:
                 return None
-            by_pool[trial.pool] = by_pool.get(trial.pool, 0.0) + self.seconds[trial.cell] + self.between_s
-        return together_s(by_pool)
+            times.append((trial.pool, self.seconds[trial.cell] + self.between_s))
+        return together_s(times)
 
 
 def trial_times(
