@@ -76,3 +76,9 @@ def test_of_axes_that_part_as_many_the_suites_first_comes_first(order: int) -> N
     axes = [("model", ("a", "b")), ("precision", ("fp32", "bf16"))][::order]
     grid = [dict(zip((name for name, _ in axes), values, strict=True)) for values in product(*(values for _, values in axes))]
     assert telling_axes(make_plan(trials(*grid))) == [name for name, _ in axes]
+
+
+def test_an_axis_whose_value_is_none_is_not_one_that_a_cell_lacks() -> None:
+    made = trials({"suite": "a", "measure_s": None}, {"suite": "a"}, {"suite": "b"})
+    assert telling_axes(make_plan(made)) == ["suite", "measure_s"]
+    print(names(made))
