@@ -42,7 +42,11 @@ class NodeLocks:
         self._others: set[str] = set()
 
     def __enter__(self) -> list[str]:
-        """Names of the locks that are held now; [] if it gave up."""
+        """See `wait`."""
+        return self.wait()
+
+    def wait(self) -> list[str]:
+        """Lock the slots as soon as they are free. Names of the locks that are held now; [] if it gave up."""
         while not self._stop.is_set():
             if names := self.take():
                 return names

@@ -105,6 +105,8 @@ class SweepProgress:
             row = self.rows[trial.key]
             if row.state != reason or bool(row.others) != bool(others):
                 row.state, row.waits_since = reason, time.monotonic()
+            if reason == IN_USE:  # it may have had its slots before, and waited for its pool without them
+                row.started = None
             row.others = tuple(others)
 
     def start(self, trial: Trial) -> None:

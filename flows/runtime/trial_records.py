@@ -90,6 +90,6 @@ class TrialRecords:
             return
         until = time.strftime("%H:%M:%S", time.localtime(time.time() + left_s))
         then = f"its trials wait until {until} and then end as infra" if left_s else "its trials end as infra"
-        text = f"{problem.removeprefix(f'pool {pool} ')}; {then}"
+        text = f"{re.sub(f'^pool {re.escape(pool)}:? ', '', problem)}; {then}"
         self._log.warning("pool %s %s", pool, text)
         self._progress.set_pool_problem(pool, text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -89,16 +90,23 @@ class AttemptStarter:
         return None
 
     def _start(self, number: int) -> Launch | None:
-        """Start an attempt, waiting for a pool that is down; None if the sweep was stopped meanwhile. Raises LaunchError."""
+        """Start an attempt, waiting without slots for a pool that is down; None if the sweep was stopped meanwhile. Raises LaunchError."""
         tell_trial(self._trial, self._folder)
-        self._context.starting(self._trial.key, number)
-        launch = self._retry(lambda: self._context.launcher.start(self._trial, self._folder, number))
+
+        def start() -> Launch:
+            self._context.starting(self._trial.key, number)
+            return self._context.launcher.start(self._trial, self._folder, number)
+
+        launch = self._retry(start, self._context.without_slots)
         if launch is not None:
             launchers.save(launch, self._folder)
         return launch
 
-    def _retry(self, ask: Callable[[], T]) -> T | None:
-        """The result of `ask`, retried until the pool answers; None if the sweep was stopped. Raises LaunchError after `wait_s`."""
+    def _retry(self, ask: Callable[[], T], pause: Callable[[], AbstractContextManager[None]] = nullcontext) -> T | None:
+        """The result of `ask`, retried until the pool answers; None if the sweep was stopped. Raises LaunchError after `wait_s`.
+
+        `pause`: holds what is held otherwise between two requests. By default the trial keeps its slots: it may be running in them.
+        """
         stop, pool = self._context.stop, self._context.pool
         while not stop.is_set():
             try:
@@ -110,7 +118,8 @@ class AttemptStarter:
                 if pool.down(str(error)):
                     raise LaunchError(f"{error} (waited {pool.wait_s:g} s for the pool)") from error
                 self._context.say(self._trial, "waits for the pool")
-                stop.wait(_ASK_AGAIN_S)
+                with pause():
+                    stop.wait(_ASK_AGAIN_S)
                 continue
             pool.up()
             return answer

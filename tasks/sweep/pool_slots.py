@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from cluster.pools.node_locks import NodeLocks, hardware
 from cluster.pools.placement import nodes_for
@@ -21,6 +22,7 @@ class PoolSlots:
         """`trials`: those of the sweep, of which the ones of other pools do not count."""
         self.pool = pool
         self._widest = max(int(trial.parameters["devices"]) for trial in trials if trial.pool == pool.name)
+        self._without: set[str] = set()  # keys of trials that have begun and gave their slots back, since the pool is down
 
     @property
     def total(self) -> int:
@@ -37,6 +39,24 @@ class PoolSlots:
     def needed(self, trial: Trial) -> int:
         """Slots that a trial takes, at most all of them."""
         return min(nodes_for(self.pool, int(trial.parameters["devices"])) if self.pool.exclusive else 1, self.total)
+
+    def taken_by(self, trial: Trial) -> int:
+        """Slots that a trial which has begun takes now, or is about to take: none while it waits for a pool that is down."""
+        return 0 if trial.key in self._without else self.needed(trial)
+
+    @property
+    def pool_is_down(self) -> bool:
+        """Whether a trial that has begun waits for the pool: no other one of it need begin."""
+        return bool(self._without)
+
+    @contextmanager
+    def waiting_for_pool(self, trial: Trial) -> Iterator[None]:
+        """Inside the block the trial takes no slots."""
+        self._without.add(trial.key)
+        try:
+            yield
+        finally:
+            self._without.discard(trial.key)
 
     def hold(self, trial: Trial, stop: threading.Event, on_wait: Callable[[], None]) -> NodeLocks:
         """Holds the trial's slots for the time of a `with` block. `on_wait` is called each time that they are not free."""

@@ -19,6 +19,7 @@ from tasks.sweep.disturbances import Disturbances
 from tasks.sweep.failure_policy import Policy
 from tasks.sweep.first_failures import FirstFailures
 from tasks.sweep.head_start import HeadStart
+from tasks.sweep.held_slots import HeldSlots
 from tasks.sweep.pool_slots import IN_USE, PoolSlots
 from tasks.sweep.pool_watch import PoolWatch
 from tasks.sweep.run_trial import TrialRunner
@@ -98,26 +99,11 @@ class PoolTrials:
 
     def _run(self, trial: Trial) -> TrialResult:
         begun = self.head_start.take_over(trial) if self.head_start else None
-        asked_at = time.time()
-        hold = begun.slots if begun else self.slots.hold(trial, self.stop.event, lambda: self._in_use(trial, hold.others))
-        try:
-            with hold as slots:
-                self.waits.runs(trial.key)
-                if slots and not begun:
-                    self.slot_log.taken(trial.key, trial.pool, slots, asked_at)
-                self.events.started(trial)
-                observed, waiting = self.events.observed, self.events.waiting
-                parts = (self.store, self.launcher, self.policy, self.stop.event, observed, self.watch, waiting, self.disturbances)
-                try:
-                    return TrialRunner(*parts, self.slot_log.started).run(trial, begun.attempt if begun else None)
-                finally:
-                    self.slot_log.given_back(trial.key)
-        finally:
-            self.waits.over(trial.key)
-
-    def _in_use(self, trial: Trial, others: Sequence[str]) -> None:
-        self.waits.waits(trial.key, others)
-        self.events.waiting(trial, IN_USE, others)
+        events, stop = self.events, self.stop.event
+        told = (lambda others: events.waiting(trial, IN_USE, others), lambda: events.started(trial))
+        with HeldSlots(self.slots, trial, stop, self.slot_log, self.waits, *told, begun.slots if begun else None) as held:
+            parts = (self.store, self.launcher, self.policy, stop, events.observed, self.watch, events.waiting, self.disturbances)
+            return TrialRunner(*parts, self.slot_log.started, held.without).run(trial, begun.attempt if begun else None)
 
     def _complete_files(self, trial: Trial, log: Any) -> None:
         """steps.parquet, and a copy of everything on the pool's storage where it has one."""

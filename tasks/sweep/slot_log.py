@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 _log = logging.getLogger(__name__)
-TAKEN, STARTED, GIVEN_BACK = "taken", "started", "given_back"
+TAKEN, STARTED, GIVEN_BACK, WITHDRAWN = "taken", "started", "given_back", "withdrawn"
 
 
 class SlotLog:
@@ -40,6 +40,10 @@ class SlotLog:
     def given_back(self, key: str) -> None:
         """The trial no longer holds its slots."""
         self._write(GIVEN_BACK, key)
+
+    def withdrawn(self, key: str) -> None:
+        """The trial gives its slots back for now, since its pool is down: nothing ran in them, so it did not hold them."""
+        self._write(WITHDRAWN, key)
 
     def _write(self, event: str, key: str, **fields: Any) -> None:
         line = json.dumps({"t": time.time(), "event": event, "flow": self._flow, "trial": key, **fields}) + "\n"
@@ -88,6 +92,8 @@ def read_holds(path: Path) -> list[Hold]:
                 open_[of] = {"pool": str(event["pool"]), "slots": slots, "asked": float(event["asked"]), "taken": at, "starts": []}
             elif name == STARTED and of in open_:
                 open_[of]["starts"].append((at, int(event["attempt"])))
+            elif name == WITHDRAWN:
+                open_.pop(of, None)
             elif name == GIVEN_BACK and of in open_:
                 holds.append(Hold(*of, **open_.pop(of), given_back=at))
     holds += [Hold(*of, **fields, given_back=None) for of, fields in open_.items()]

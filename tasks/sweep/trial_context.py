@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +24,7 @@ class TrialContext:
     """One sweep on one pool.
 
     `observe(trial, attempt, records)` is called with new journal records; `say(trial, state)` with what a trial without records waits for;
-    `starting(key, attempt)` before an attempt is started.
+    `starting(key, attempt)` before an attempt is started. Inside a block of `without_slots()` others may use the trial's slots.
     """
 
     store: SweepStore
@@ -35,6 +36,7 @@ class TrialContext:
     say: Callable[[Trial, str], None] = lambda trial, state: None
     disturbances: Disturbances = field(default_factory=Disturbances)
     starting: Callable[[str, int], None] = lambda key, attempt: None
+    without_slots: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def folder(self, trial: Trial) -> Path:
         """The trial's folder."""

@@ -28,3 +28,16 @@ def test_of_a_result_no_more_is_kept_than_is_drawn(metric: str | None, kept: dic
     assert (row.result.environment, row.result.detail) == ({}, None)
     assert (row.outcome, row.elapsed_s, row.samples_per_s) == (whole.outcome, whole.finished_at - whole.started_at, 4.75)
     assert whole.summary == SUMMARY, "its own is as it was"
+
+
+def test_a_trial_that_waits_for_slots_does_not_run_also_if_it_had_them_before() -> None:
+    """It waited for its pool without them."""
+    trial = make_trial(1)
+    progress = SweepProgress([trial])
+    progress.start(trial)
+    progress.wait(trial, "pending")
+    assert progress.running() == [trial]
+    progress.wait(trial, "pool in use", ["sweep another"])
+    assert progress.running() == []
+    progress.start(trial)
+    assert progress.running() == [trial] and progress.rows[trial.key].state == "starting"

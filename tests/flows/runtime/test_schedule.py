@@ -36,6 +36,7 @@ class Pools:
     waits: int = 0
     late: set[int] = field(default_factory=set)  # for which there is no time
     nodes: dict[str, str] = field(default_factory=dict)  # of pools that share theirs
+    down: set[str] = field(default_factory=set)  # pools that a trial which has begun waits for, without slots
 
     def in_time(self, trial: Trial) -> bool:
         return int(trial.key, 16) not in self.late
@@ -46,9 +47,13 @@ class Pools:
     @property
     def pools(self) -> dict[str, Any]:
         return {
-            name: SimpleNamespace(name=name, slots=SimpleNamespace(total=total, needed=self.needed, nodes=self.nodes.get(name, name)))
-            for name, total in self.free.items()
+            name: SimpleNamespace(name=name, slots=SimpleNamespace(total=total, **self.slots(name))) for name, total in self.free.items()
         }
+
+    def slots(self, pool: str) -> dict[str, Any]:
+        is_down = pool in self.down and any(trial.pool == pool for trial, _ in self.at_work)
+        taken_by = (lambda trial: 0) if is_down else self.needed
+        return {"nodes": self.nodes.get(pool, pool), "needed": self.needed, "taken_by": taken_by, "pool_is_down": is_down}
 
     def needed(self, trial: Trial) -> int:
         return self.needs.get(int(trial.key, 16), 1)
@@ -160,3 +165,34 @@ def test_pools_that_are_the_same_nodes_take_turns_in_the_order_of_the_sweep(monk
     pools = Pools(trials("cpu", "local", "local", "cpu", "far"), {"cpu": 1, "local": 1, "far": 1}, nodes={"cpu": "here", "local": "here"})
     assert scheduled(monkeypatch, pools) == ["1 5", "5 2", "2", "3", "4"]
     assert pools.begun == [1, 5, 2, 3, 4]
+
+
+def test_nodes_have_as_many_slots_as_the_pool_of_them_that_uses_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In whichever order the sweep names the pools."""
+    wide = {"one": 1, "two": 2, "few": 1}
+    pools = Pools(trials("one", "two", "one", "two"), wide, nodes=dict.fromkeys(wide, "far"))
+    assert scheduled(monkeypatch, pools) == ["1 2", "2 3", "3 4", "4"]
+    pools = Pools(trials("two", "one", "few"), wide, nodes=dict.fromkeys(wide, "far"))
+    assert scheduled(monkeypatch, pools) == ["1 2", "2 3", "3"]
+
+
+HERE = {"cpu": "here", "local": "here"}
+
+
+def test_a_pool_that_is_down_keeps_no_other_of_its_nodes_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first trial waits for it, and none of its others begins; the nodes are taken by who can use them."""
+
+    def back(pools: Pools) -> None:
+        if pools.log[-1] == "1 4":  # the cpu's first has ended, its second begun
+            pools.down.clear()
+        if pools.at_work[0][0].pool in pools.down:
+            pools.at_work.append(pools.at_work.pop(0))  # what waits does not end
+
+    pools = Pools(trials("local", "local", "cpu", "cpu", "cpu"), {"cpu": 1, "local": 1}, nodes=HERE, down={"local"}, on_wait=back)
+    assert scheduled(monkeypatch, pools) == ["1 3", "1 4", "4", "2", "5"]
+    assert pools.begun == [1, 3, 4, 2, 5], "once it is back the order is the sweep's"
+
+
+def test_a_pool_that_stays_down_ends_its_trials_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    pools = Pools(trials("local", "local", "cpu"), {"cpu": 1, "local": 1}, nodes=HERE, down={"local"})
+    assert scheduled(monkeypatch, pools) == ["1 3", "3", "2"] and pools.begun == [1, 3, 2]

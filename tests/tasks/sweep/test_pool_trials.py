@@ -31,6 +31,7 @@ from tasks.sweep.sweep_stop import SweepStop
 from tests.tasks.plan_support import make_plan, make_result, make_trial, saved
 
 LOG = logging.getLogger("trial")
+PARTS: list[Any] = []  # what the last runner was made with
 BEGUN: list[Any] = []  # what each runner was given to go on with
 
 
@@ -73,7 +74,7 @@ def cpu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., PoolTrials]:
     def make(store: SweepStore, trial: Trial, body: Callable[[Trial], TrialResult]) -> PoolTrials:
         class Runner:
             def __init__(self, *arguments: Any) -> None:
-                pass
+                PARTS[:] = arguments
 
             def run(self, trial: Trial, begun: Any = None) -> TrialResult:
                 BEGUN.append(begun)
@@ -239,3 +240,78 @@ def test_first_trials_that_fail_alike_stop_the_sweep(cpu: Callable[..., PoolTria
     pool.run(trials[2], LOG)
     assert pool.stop.is_set() and pool.store.stop_reason() == pool.failures.why
     assert str(pool.failures.why).startswith("stopped: the first 3 trials, of 3 cells, all ended as crashed (")
+
+
+def test_a_trial_that_waits_for_its_pool_keeps_no_other_off_its_nodes(cpu: Callable[..., PoolTrials]) -> None:
+    trial, pool = make_trial(1), load_pools()["cpu"]
+    seen = list[Any]()
+
+    def slot_is_free() -> bool:
+        probe = NodeLocks(pool, 1, 1, threading.Event())
+        free = bool(probe.take())
+        probe.give_back()
+        return free
+
+    def body(trial: Trial) -> TrialResult:
+        started, without = PARTS[-2:]
+        for attempt in (1, 1, 1):
+            started(trial.key, attempt)
+            seen.append((slot_is_free(), trials.slots.pool_is_down, trials.slots.taken_by(trial)))
+            with without():
+                seen.append((slot_is_free(), trials.slots.pool_is_down, trials.slots.taken_by(trial)))
+        started(trial.key, 1)
+        seen.append(slot_is_free())
+        return make_result(trial)
+
+    trials = cpu(saved(make_plan([trial])), trial, body)
+    assert trials.run(trial, LOG).outcome is Outcome.OK
+    assert seen == [(False, False, 1), (True, True, 0)] * 3 + [False] and slot_is_free()
+    assert trials.events.told == [("started", 1)] * 4 + [("finished", 1, Outcome.OK)]  # type: ignore[attr-defined]
+    [hold] = read_holds(trials.store.dir / "slots.jsonl")
+    assert [attempt for _, attempt in hold.starts] == [1], "what the pool refused was no hold"
+
+
+def test_who_has_taken_the_nodes_meanwhile_is_waited_for(cpu: Callable[..., PoolTrials]) -> None:
+    trial = make_trial(1)
+    other = NodeLocks(load_pools()["cpu"], 1, 1, threading.Event(), holder="sweep another")
+    log = list[str]()
+
+    class Looks(SlotWaits):
+        def waits(self, key: str, others: Any) -> None:
+            super().waits(key, others)
+            log.append("waits")
+            other.give_back()
+
+        def runs(self, key: str) -> None:
+            super().runs(key)
+            log.append("runs")
+
+        def over(self, key: str) -> None:
+            super().over(key)
+            log.append("over")
+
+    def body(trial: Trial) -> TrialResult:
+        with PARTS[-1]():
+            assert other.take()
+        return make_result(trial)
+
+    trials = replace(cpu(saved(make_plan([trial])), trial, body), waits=Looks())
+    assert trials.run(trial, LOG).outcome is Outcome.OK
+    assert log == ["runs", "over", "waits", "runs", "over"] and trials.waits.holders == {"sweep another"}
+    assert trials.events.told[1] == ("waiting", 1, "pool in use", ["sweep another"])  # type: ignore[attr-defined]
+
+
+def test_a_stop_while_the_pool_is_down_takes_no_slots(cpu: Callable[..., PoolTrials]) -> None:
+    trial = make_trial(1)
+    other = NodeLocks(load_pools()["cpu"], 1, 1, threading.Event())
+
+    def body(trial: Trial) -> TrialResult:
+        with PARTS[-1]():
+            assert other.take()
+            trials.stop.event.set()
+        return make_result(trial, Outcome.CANCELLED)
+
+    trials = cpu(saved(make_plan([trial])), trial, body)
+    assert trials.run(trial, LOG).outcome is Outcome.CANCELLED, "it does not wait for the other"
+    assert read_holds(trials.store.dir / "slots.jsonl") == []
+    other.give_back()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
 import pytest
 
 from cluster.journal.journal import JournalWriter
@@ -26,6 +30,34 @@ def test_a_pool_that_is_down_is_waited_for_and_said_to_be(cluster: Cluster) -> N
     assert [problem for problem, _ in told.said] == ["pool p does not answer", None]
     assert told.said[0][1] == 60
     assert cluster.clock.passed == pytest.approx(4 * ASK_AGAIN_S + POLL_S)
+
+
+def test_slots_are_given_back_while_a_pool_that_is_down_is_waited_for(cluster: Cluster) -> None:
+    log = list[str]()
+
+    @contextmanager
+    def without_slots() -> Iterator[None]:
+        log.append("given back")
+        yield
+        log.append("taken")
+
+    def back(cluster: Cluster) -> None:
+        cluster.down = None
+        cluster.finish_all(Outcome.OK)
+
+    cluster.down = LaunchError("pool p does not answer")
+    cluster.on_ask = at(3, back)
+    run = replace(runner(cluster), without_slots=without_slots, starting=lambda key, attempt: log.append(f"start {attempt}"))
+    assert run.run(trial(cluster)).outcome is Outcome.OK
+    assert log == ["start 1", "given back", "taken", "start 1", "given back", "taken", "start 1"]
+
+
+def test_the_slots_of_a_trial_that_may_run_are_kept(cluster: Cluster) -> None:
+    made = left_by_a_dead_flow(cluster, "RUNNING")
+    cluster.finish(1, Outcome.INFRA)
+    cluster.down = LaunchError("pool p does not answer")
+    run = replace(runner(cluster, wait_s=30), without_slots=lambda: pytest.fail("it gives them back"))
+    assert run.run(made).outcome is Outcome.INFRA
 
 
 def test_after_the_stated_time_trials_end_as_infra_and_the_next_ones_do_not_wait_anew(cluster: Cluster) -> None:

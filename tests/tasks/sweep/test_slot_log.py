@@ -47,6 +47,22 @@ def test_holds_come_in_the_order_in_which_they_began_and_what_is_damaged_is_skip
     assert read_holds(tmp_path / "none.jsonl") == []
 
 
+def test_slots_that_were_taken_for_a_pool_that_was_down_were_not_held(tmp_path: Path) -> None:
+    path = tmp_path / "slots.jsonl"
+    log = SlotLog(path)
+    for number in (1, 2):
+        log.taken("a", "local", [f"s{number}"], float(number))
+        log.started("a", 1)
+        log.withdrawn("a")
+    log.withdrawn("a")
+    assert read_holds(path) == []
+    log.taken("a", "local", ["s3"], 3.0)
+    log.started("a", 1)
+    log.given_back("a")
+    [hold] = read_holds(path)
+    assert (hold.slots, hold.asked, [attempt for _, attempt in hold.starts]) == (("s3",), 3.0, [1])
+
+
 def test_a_log_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
     SlotLog(tmp_path / "no such folder" / "slots.jsonl").taken("a", "cpu", ["s"], 0.0)
     assert list(tmp_path.iterdir()) == []
