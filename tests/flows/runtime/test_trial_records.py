@@ -104,6 +104,8 @@ def test_a_pool_that_is_down_shows_with_what_becomes_of_its_trials(stage: Stage,
     assert session.progress.pools == {"cpu": "does not answer; its trials wait until at 160 and then end as infra"}
     records.pool_changed("cpu", "pool cpu refuses the token", 0.0)
     assert session.progress.pools == {"cpu": "refuses the token; its trials end as infra"}
+    records.pool_changed("cpu", "pool cpu: the token file x cannot be read", 0.0)
+    assert session.progress.pools == {"cpu": "the token file x cannot be read; its trials end as infra"}
     records.pool_changed("cpu", None, 60.0)
     assert session.progress.pools == {}
 
