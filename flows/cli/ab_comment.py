@@ -14,11 +14,10 @@ STDOUT = "-"
 
 def check_comment_file(name: str) -> None:
     """Raise ConfigError where the comment could not be written once the sweep is over."""
-    from experiments.config.errors import ConfigError
+    from flows.cli.output import check_file
 
-    path = Path(name)
-    if name != STDOUT and (path.is_dir() or not path.absolute().parent.is_dir()):
-        raise ConfigError.one("--markdown", None, name, "is no file in a folder that exists", "name a file, or - for standard output")
+    if name != STDOUT:
+        check_file("--markdown", Path(name))
 
 
 def check_comment(name: str, plan: Plan) -> None:

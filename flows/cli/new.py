@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from experiments.config.paths import EXTRA
 from flows.cli.application import Application
 from flows.cli.options import app, clean_errors, out, workload_names
 from flows.cli.skeleton import Data
@@ -33,9 +36,11 @@ def workload(
     to: ToOption = None,
 ) -> None:
     """A workload that trains a small model of its own, and a suite that compares its cells."""
-    from flows.cli.skeleton import target_folder, write_workload
+    from flows.cli.skeleton import write_workload
 
-    _say(write_workload(name, data, target_folder(to)), name)
+    with _target(to) as folder:
+        written = write_workload(name, data, folder)
+    _say(written, name)
 
 
 @new.command(epilog="Example: sweep new suite my-towers --workload bridgetower --to my-bench")
@@ -46,9 +51,22 @@ def suite(
     to: ToOption = None,
 ) -> None:
     """A suite of a workload that is there."""
-    from flows.cli.skeleton import target_folder, write_suite
+    from flows.cli.skeleton import write_suite
 
-    _say(write_suite(name, workload_, target_folder(to)), name)
+    with _target(to) as folder:
+        written = write_suite(name, workload_, folder)
+    _say(written, name)
+
+
+@contextmanager
+def _target(to: Path | None) -> Iterator[Path]:
+    """The folder that the block writes to. Raises ConfigError, of what named it, where that cannot be."""
+    from flows.cli.output import written_to
+    from flows.cli.skeleton import target_folder
+
+    folder = target_folder(to)
+    with written_to(f"${EXTRA}" if to is None else "--to", folder, "folder"):
+        yield folder
 
 
 def _say(written: Written, name: str) -> None:

@@ -74,6 +74,10 @@ def schema(
     if to is None:
         typer.echo(text, nl=False)
         return
-    to.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write(to, text)
+    from flows.cli.output import check_file, written_to
+
+    with written_to("--out", to):
+        to.parent.mkdir(parents=True, exist_ok=True)
+        check_file("--out", to)
+        atomic_write(to, text)
     out.print(f"wrote {to}", highlight=False, markup=False, soft_wrap=True)

@@ -16,6 +16,7 @@ from typing import Any
 from experiments.atomic_file import atomic_write
 from experiments.config.errors import ConfigError, choose
 from experiments.config.paths import EXTRA, extra_folders, named_extra_folders
+from flows.cli.output import written_to
 from flows.cli.schema import Kind, schema_text
 
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -39,7 +40,7 @@ class Written:
 
 
 def target_folder(to: Path | None) -> Path:
-    """Where skeletons go: `to`, else the folder that $SWEEPBENCH_EXTRA names. Raises ConfigError for none, and for several, OSError.
+    """Where skeletons go: `to`, else the folder that $SWEEPBENCH_EXTRA names. Raises ConfigError for none, and for several.
 
     One that the variable names is made where it is not there: nothing else could be looked up before.
     """
@@ -51,7 +52,8 @@ def target_folder(to: Path | None) -> Path:
     if to is not None and folder.exists() and not folder.is_dir():
         raise ConfigError.one("--to", None, "", f"{to} is a file", "name a folder; it is made where it is not there")
     if folder in named and not folder.exists():
-        folder.mkdir(parents=True)
+        with written_to(f"${EXTRA}", folder, "folder"):
+            folder.mkdir(parents=True)
     return folder
 
 

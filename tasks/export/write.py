@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 
 from experiments.atomic_file import atomic_file, atomic_write
+from experiments.config.error_text import why_not_written
 from experiments.config.errors import ConfigError, UserError
 from tasks.analysis.results import load_sweep
 from tasks.export.dataset_card import dataset_card
@@ -60,7 +61,7 @@ def export_sweep(sweep_dir: Path, form: Format | str, folder: Path) -> Exported:
         for name, write in files.items():
             write(folder / name)
     except OSError as error:
-        raise ExportError(f"{folder} cannot be written ({error.strerror or error}); name another with --out") from None
+        raise ExportError(f"{folder} cannot be written ({why_not_written(folder, error)}); name another with --out") from None
     return Exported([folder / name for name in files], sweep.problems)
 
 

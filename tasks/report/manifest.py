@@ -37,7 +37,7 @@ def listed_files(folder: Path) -> dict[str, str]:
     try:
         content: Any = json.loads(path.read_text())
         return {str(name): str(checksum) for name, checksum in content["files"].items()}
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise ResultsError(f"{path} does not exist: {folder} was not written by `sweep publish`") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ResultsError(f"{path} is no manifest: {error}") from error

@@ -13,6 +13,7 @@ from typing import Any
 
 from cluster.trial_layout import CERTIFICATES, HELD_TIME, JOURNAL, KNOWN_SPREAD, PLAN, STEPS
 from experiments.atomic_file import atomic_write
+from experiments.config.error_text import why_not_written
 from experiments.config.errors import UserError
 from experiments.json_file import sealed_text
 from experiments.step_record import FIELDS
@@ -100,8 +101,7 @@ def publish(stores: Sequence[SweepStore], folder: Path, missing: Sequence[Lack] 
     problems += check_published(folder) if beside else []
     if problems:
         raise PublishError("nothing was published:\n" + "\n".join(f"- {problem}" for problem in problems))
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
+    temporary = begin_page(folder)
     try:
         published = [publish_again(folder / sweep_id, temporary / sweep_id) for sweep_id in beside]
         published += [_publish_sweep(store, temporary / store.sweep_id) for store in stores]
@@ -112,8 +112,21 @@ def publish(stores: Sequence[SweepStore], folder: Path, missing: Sequence[Lack] 
     return folder / README
 
 
+def begin_page(folder: Path) -> Path:
+    """A new folder beside `folder`, which `replace_page` puts in its place. Raises PublishError where none can be made there."""
+    temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        temporary.mkdir(parents=True)
+    except OSError as error:
+        why = why_not_written(folder, error)
+        raise PublishError(f"nothing was written: {folder} cannot be made ({why}); name a folder in one where you may write") from error
+    return temporary
+
+
 def _why_not_there(folder: Path) -> list[str]:
     """Why the page may not be written to `folder`: something there would be lost."""
+    if folder.exists() and not folder.is_dir():
+        return [f"{folder} is a file; choose a folder"]
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return []
     if not (folder / MANIFEST).is_file():

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
 import shutil
 from pathlib import Path
 
 from cluster.trial_layout import PLAN
 from tasks.report.lacks import README, lacks_of
 from tasks.report.manifest import check_published, listed_files
-from tasks.report.publish import PublishError, publish_again, replace_page, write_page
+from tasks.report.publish import PublishError, begin_page, publish_again, replace_page, write_page
 
 
 def republish(folder: Path) -> Path:
@@ -21,7 +20,7 @@ def republish(folder: Path) -> Path:
     """
     if problems := check_published(folder):
         raise PublishError("nothing was written:\n" + "\n".join(f"- {problem}" for problem in problems))
-    temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
+    temporary = begin_page(folder)
     try:
         published = [publish_again(folder / name, temporary / name) for name in sweeps_of(folder)]
         write_page(published, lacks_of(folder), temporary)

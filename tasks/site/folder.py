@@ -11,6 +11,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from experiments.config.error_text import why_not_written
 from experiments.config.errors import ConfigError, UserError
 
 RECORD = "site.json"  # says that the folder is a site, and which files are its own
@@ -81,7 +82,7 @@ def site_folder(folder: Path) -> Iterator[SiteFolder]:
     except Timeout:
         raise SiteError(f"{folder}: another `sweep site` writes there; wait for it, or name another folder with --out") from None
     except OSError as error:
-        raise SiteError(f"{folder} cannot be written ({error.strerror or error}); name another with --out") from error
+        raise SiteError(f"{folder} cannot be written ({why_not_written(folder, error)}); name another with --out") from error
     try:
         yield SiteFolder(folder)
     finally:

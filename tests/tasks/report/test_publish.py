@@ -278,6 +278,24 @@ def test_a_plan_that_was_changed_with_its_checksum_is_found_by_its_seal(page: Pa
         check_published(page)
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("/proc/x", "nothing was written: /proc/x cannot be made (No such file or directory); {right}"),
+        (
+            "file/x",
+            "nothing was written: {root}/file/x cannot be made ({root}/file is no folder); name a folder in one where you may write",
+        ),
+        ("file", "nothing was published:\n- {root}/file is a file; choose a folder"),
+    ],
+)
+def test_a_folder_that_cannot_be_made_is_named_with_the_reason(tmp_path: Path, name: str, said: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(PublishError) as raised:
+        publish([whole()], tmp_path / name)
+    assert str(raised.value) == said.format(root=tmp_path, right="name a folder in one where you may write")
+
+
 def test_the_command_writes_checks_and_refuses(tmp_path: Path) -> None:
     store, page = whole(), tmp_path / "page"
     done = CliRunner().invoke(app, ["publish", "last", "--to", str(page)])
