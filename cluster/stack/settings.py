@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cluster.stack.errors import StackError
 from cluster.trial_layout import RAY_TOKEN
-from experiments.config.paths import REPOSITORY
+from experiments.config.paths import REPOSITORY, runs_root
 
 HOST = "127.0.0.1"
 POOL = "local"  # the Prefect work pool, and the name of the Ray head's pool in cluster/pools/pools.yaml
@@ -110,9 +110,9 @@ def load(root: Path = REPOSITORY) -> Settings:
     """The settings of the stack of repository `root`, ports and database from the environment.
 
     Where it names no database: PostgreSQL if these results have one, else SQLite. Raises StackError for an invalid or repeated port, and
-    for an unknown database.
+    for an unknown database, ConfigError as `runs_root`.
     """
-    runs = Path(os.environ.get("SWEEPBENCH_RUNS") or root / "runs").resolve()
+    runs = runs_root(root)
     ports: dict[str, int] = {}
     for name, (variable, default) in PORTS.items():
         text = os.environ.get(variable) or str(default)

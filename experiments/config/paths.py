@@ -11,14 +11,15 @@ EXTRA = "SWEEPBENCH_EXTRA"  # the variable
 REPOSITORY = Path(__file__).resolve().parents[2]  # where experiments/, cluster/, tasks/ and flows/ lie
 
 
-def runs_root() -> Path:
-    """Folder of everything that is written, there or not: $SWEEPBENCH_RUNS, else runs/ of the repository, wherever the command is given.
+def runs_root(root: Path = REPOSITORY) -> Path:
+    """Folder of everything that is written, there or not: $SWEEPBENCH_RUNS, else runs/ of `root`, wherever the command is given.
 
-    Raises ConfigError where that is a file.
+    Raises ConfigError where that is a file, or lies below one.
     """
-    folder = Path(os.environ.get("SWEEPBENCH_RUNS") or REPOSITORY / "runs").resolve()
-    if not folder.is_dir() and os.path.lexists(folder):
-        raise ConfigError.one("SWEEPBENCH_RUNS", None, "", f"{folder} is a file", "move it away, or name a folder: it is made if need be")
+    folder = Path(os.environ.get("SWEEPBENCH_RUNS") or root / "runs").resolve()
+    there = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
+    if not there.is_dir():
+        raise ConfigError.one("SWEEPBENCH_RUNS", None, "", f"{there} is a file", "move it away, or name a folder: it is made if need be")
     return folder
 
 

@@ -263,7 +263,7 @@ def load_sweep(sweep_dir: Path) -> Sweep:
     """
     plan = read_plan(sweep_dir / PLAN)
     if plan is None:
-        raise ResultsError(f"{sweep_dir / PLAN} does not exist: {sweep_dir} is not a sweep")
+        raise ResultsError(f"{sweep_dir / PLAN} does not exist: {sweep_dir} is not a sweep; `sweep list` shows those that are")
     if (sweep_dir / STEPS).exists():
         return Sweep(sweep_dir, plan, _published(plan, sweep_dir / STEPS))
     kept, whole = RowCache(sweep_dir, len(plan.trials)), whole_records(sweep_dir)

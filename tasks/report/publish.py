@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -95,8 +96,8 @@ def publish(stores: Sequence[SweepStore], folder: Path, missing: Sequence[Lack] 
     ResultsError for a sweep that is not there; OSError.
     """
     problems = [problem for store in stores for problem in why_not_whole(store)]
-    if len({store.sweep_id for store in stores}) < len(stores):
-        problems.append("a sweep is named twice")
+    counts = Counter(store.sweep_id for store in stores)
+    problems += [f"sweep {sweep_id} is named twice; name each once" for sweep_id, count in counts.items() if count > 1]
     problems += _why_not_there(folder)
     problems += check_published(folder) if beside else []
     if problems:

@@ -26,6 +26,8 @@ def test_the_variable_may_be_relative_to_the_working_directory(monkeypatch: pyte
 
 def test_a_file_in_its_place_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "mine").touch()
-    monkeypatch.setenv("SWEEPBENCH_RUNS", str(tmp_path / "mine"))
-    with pytest.raises(ConfigError, match=f"SWEEPBENCH_RUNS: {tmp_path}/mine is a file"):
-        runs_root()
+    for name in ("mine", "mine/runs", "mine/a/b"):
+        monkeypatch.setenv("SWEEPBENCH_RUNS", str(tmp_path / name))
+        for read in (runs_root, settings.load):
+            with pytest.raises(ConfigError, match=f"SWEEPBENCH_RUNS: {tmp_path}/mine is a file"):
+                read()

@@ -160,7 +160,7 @@ def test_impossible_steps_name_the_file_and_the_step(sweep_dir: Path) -> None:
 
 
 def test_no_plan_is_said(tmp_path: Path) -> None:
-    with pytest.raises(ResultsError, match="is not a sweep"):
+    with pytest.raises(ResultsError, match="is not a sweep; `sweep list` shows those that are"):
         load_sweep(tmp_path)
     (tmp_path / "plan.json").write_text('{"trials": [{"key": 1}]}')
     with pytest.raises(DamagedFile, match=r"plan.json, sweep_id: is missing, and \d+ more"):

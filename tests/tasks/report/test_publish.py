@@ -226,7 +226,7 @@ def test_several_sweeps_are_one_page(tmp_path: Path) -> None:
     publish([whole(), whole(OTHER_ID)], page)
     assert {path.name for path in page.iterdir()} == {SWEEP_ID, OTHER_ID, "README.md", "manifest.json"}
     assert (page / "README.md").read_text().count("- **Sweep:**") == 2 and check_published(page) == []
-    with pytest.raises(PublishError, match="a sweep is named twice"):
+    with pytest.raises(PublishError, match=f"sweep {SWEEP_ID} is named twice; name each once"):
         publish([SweepStore(SWEEP_ID), SweepStore(SWEEP_ID)], page)
 
 
