@@ -127,7 +127,7 @@ def test_a_suites_patience_reaches_its_trials(stage: Stage) -> None:
     session = stage.session(make_plan([trial], suite=make_suite(retries=7, retries_disturbed=4, hang_timeout_s=12.5)))
     stage.runner.result = ended_ok
     run_trial(session, trial)
-    ((store, launcher, policy, stop, _, _, waiting, disturbances, _),) = stage.runner.made
+    ((store, launcher, policy, stop, _, _, waiting, disturbances, _, _),) = stage.runner.made
     assert policy == Policy(retries=7, disturbed=4, hang_timeout_s=12.5)
     assert disturbances is session.pools[trial.pool].disturbances
     assert (store, launcher, stop) == (session.store, stage.launcher, session.stop.event)
