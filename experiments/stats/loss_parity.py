@@ -185,7 +185,14 @@ def _why_not(ours: Array, theirs: Array, *, trains: bool) -> str:
     parts = [_difference(ours, theirs, part, trains=trains, sizes=not trains) for part in judged_parts]
     if all(part.interval[0] > -MARGIN and part.interval[1] < MARGIN for part in parts):
         return ""
-    return "its difference is not known well enough" if trains else f"its losses differ by {100 * parts[0].mean:.2f} % a step, up or down"
+    return "its difference is not known well enough" if trains else _too_large(parts[0].mean)
+
+
+def _too_large(size: float) -> str:
+    """Why sizes with this mean, above MARGIN or near it, prove nothing: of those above it, no number of batches would."""
+    limit = f"{100 * MARGIN:.2g} %"
+    more = f"and no more than {limit} counts as equal" if size >= MARGIN else f"too near the {limit} that counts as equal: more may show it"
+    return f"its losses differ by {100 * size:.3g} % a batch, up or down, {more}"
 
 
 def _first_and_judged(theirs: Array) -> tuple[float, float]:

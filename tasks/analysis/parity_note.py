@@ -43,10 +43,8 @@ def _found(parity: Parity) -> str:
 
 def _missing(parity: Parity, precision: str, *, trains: bool) -> list[str]:
     """What would prove it, or strike it."""
-    if not parity.seeds:
+    if not parity.seeds or not trains:  # of what does not train, `why` says whether more batches may
         return []
-    if not trains:
-        return [f"{parity.recommended} batches would show {share(TARGET)}"] if parity.recommended else []
     if parity.seeds < REFERENCE_SEEDS:
         more = REFERENCE_SEEDS - parity.seeds
         return [f"needs {more} more {precision} seed{'s' * (more > 1)} (parity_reference: {REFERENCE_SEEDS})"]

@@ -105,7 +105,12 @@ def test_without_training_differences_up_and_down_do_not_cancel() -> None:
         found = loss_parity({0: level * (1 + share * (noise - noise[1000:].mean()))}, {0: level}, trains=False)
         assert found.status is status and found.difference == pytest.approx(0, abs=1e-9)
     seeds = {0: level * 1.03, 1: level * 0.97}
-    assert loss_parity(seeds, dict.fromkeys(seeds, level), trains=False).why == "its losses differ by 3.00 % a step, up or down"
+    why = loss_parity(seeds, dict.fromkeys(seeds, level), trains=False).why
+    assert why == "its losses differ by 3 % a batch, up or down, and no more than 0.5 % counts as equal"
+    above = {0: level * 1.00501, 1: level * 0.99499}
+    assert "0.501 % a batch, up or down, and no more than 0.5 %" in loss_parity(above, dict.fromkeys(above, level), trains=False).why
+    near = loss_parity({0: level * (1 + 0.006 * noise)}, {0: level}, trains=False)
+    assert near.why == "its losses differ by 0.495 % a batch, up or down, too near the 0.5 % that counts as equal: more may show it"
 
 
 def test_what_is_too_short_or_learns_nothing_proves_nothing() -> None:

@@ -24,6 +24,14 @@ def test_what_would_prove_it_is_said() -> None:
     assert unproven("few", pairs=1).endswith("few; needs 2 more of its own seeds (repeats: 3)")
 
 
+def test_of_inference_no_number_of_batches_is_said_to_show_what_their_sizes_rule_out() -> None:
+    parity = Parity(ParityStatus.UNPROVEN, "its losses differ", steps=100, pairs=1, seeds=1, recommended=116, smallest=0.0077)
+    assert (
+        parity_note(parity, "bf16", trains=False)
+        == "unproven against bf16: its losses differ; a divergence of 0.77 % would have been found"
+    )
+
+
 def test_a_strike_says_where_the_references_loss_all_but_vanished() -> None:
     def struck(fell_to: float | None, *, trains: bool = True) -> str:
         parity = Parity(ParityStatus.STRUCK, difference=8.4747, steps=110, pairs=3, seeds=3, left_at=8, fell_to=fell_to)
