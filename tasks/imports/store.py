@@ -42,7 +42,7 @@ def import_files(paths: Sequence[Path]) -> Imported:
             atomic_file(folder / ORIGINALS / original.name, lambda temporary, data=data: temporary.write_bytes(data))  # type: ignore[misc]
         atomic_write(folder / IMPORTED, sealed_text(imported))
     except OSError as error:
-        raise StoreError(f"{folder} cannot be written ({error.strerror}); SWEEPBENCH_RUNS names another folder") from None
+        raise StoreError(f"{folder} cannot be written ({error.strerror}); set SWEEPBENCH_RUNS to a folder that can be") from None
     return imported
 
 

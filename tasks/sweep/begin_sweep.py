@@ -16,5 +16,5 @@ def begin_sweep(plan: Plan) -> SweepStore:
     try:
         store.save_plan(plan)
     except OSError as error:
-        raise StoreError(f"{runs_root()} cannot be written ({error.strerror}); SWEEPBENCH_RUNS names another folder") from None
+        raise StoreError(f"{runs_root()} cannot be written ({error.strerror}); set SWEEPBENCH_RUNS to a folder that can be") from None
     return store
