@@ -24,6 +24,7 @@ from tasks.analysis.confounders import confounders
 from tasks.analysis.judge_cells import MINIMUM_EFFECT, judge_ratios, ratio_of, smallest_effect
 from tasks.analysis.results import load_sweep
 from tasks.analysis.spread_history import KnownSpreads
+from tasks.report.commands import with_repeats
 from tasks.report.comparison_table import TextTable
 from tasks.report.costs_beside import OF_COSTS, costs_beside
 from tasks.report.html import render_page
@@ -270,14 +271,10 @@ def _known_lines(known: KnownSpreads) -> list[str]:
 
 def in_turns(command_a: str, command_b: str) -> str:
     """How to measure both sides in turns: `sweep run` with repeats, and with what differs as an axis where it is in the commands."""
-    words = command_b.split()
-    if words[:2] != ["sweep", "run"]:
+    command = with_repeats(command_b, 3)
+    if not command:
         return "`sweep run SUITE --repeats 3`, with what differs as an axis"
-    kept = [
-        w for i, w in enumerate(words) if not w.startswith("--repeats=") and w != "--repeats" and (i == 0 or words[i - 1] != "--repeats")
-    ]
-    command = f"`{' '.join([*kept, '--repeats 3'])}`"
-    return command if command_a == command_b else f"{command}, with what differs as an axis"
+    return f"`{command}`" if command_a == command_b else f"`{command}`, with what differs as an axis"
 
 
 def _value(cell: Cell) -> str:

@@ -242,6 +242,8 @@ def test_the_command_that_measures_in_turns() -> None:
     assert in_turns("sweep run bert", "sweep run bert --repeats=2 --set steps=9") == (
         "`sweep run bert --set steps=9 --repeats 3`, with what differs as an axis"
     )
+    timed = "sweep run bert --budget 40s --until-decided --pool cpu"
+    assert in_turns(timed, timed) == "`sweep run bert --pool cpu --repeats 3`", "a budget beside repeats is refused"
     assert in_turns("sweep nightly regression", "sweep nightly regression") == "`sweep run SUITE --repeats 3`, with what differs as an axis"
 
 
