@@ -12,9 +12,13 @@ from typing import Any
 from prefect.artifacts import create_markdown_artifact, create_progress_artifact, create_table_artifact, update_progress_artifact
 
 from cluster.trial_layout import REPORT
+from experiments.config.errors import ConfigError
+from experiments.metrics import metric_of
 from experiments.trial import Trial, TrialResult
 from flows.runtime.progress import SweepProgress
+from tasks.analysis.cell import is_number
 from tasks.nightly.store import Night
+from tasks.report.text_format import quantity
 from tasks.sweep.store import Plan, SweepStore
 from tasks.tracking import pages
 from tasks.tracking.projection import Published
@@ -40,14 +44,18 @@ def trial(trial: Trial, result: TrialResult) -> None:
         {"figure": "outcome", "value": str(result.outcome)},
         *([{"figure": "emulated", "value": "true: nothing here is a measurement"}] if result.emulated else []),
         *([{"figure": "reason", "value": result.reason}] if result.reason else []),
-        *(
-            {"figure": name, "value": f"{value:.6g}" if isinstance(value, float) else str(value)}
-            for name, value in result.summary.items()
-            if value is not None
-        ),
+        *({"figure": name, "value": _with_unit(name, value)} for name, value in result.summary.items() if value is not None),
     ]
     with suppress(Exception):
         create_table_artifact(rows, key=_key(trial.suite, trial.name), description=f"{trial.name}, trial {trial.key} of {trial.sweep_id}")
+
+
+def _with_unit(name: str, value: Any) -> str:
+    """`581.5 samples/s` of a summary's figure; without a unit where it is no number of a metric that the registry knows."""
+    if is_number(value):
+        with suppress(ConfigError):
+            return quantity(value, metric_of(name))
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def sweep(store: SweepStore, plan: Plan, published: Published | None) -> None:

@@ -58,10 +58,18 @@ def view(plan: Plan, query: str) -> str:
     return json.dumps(state, separators=(",", ":"))
 
 
+def _titled(name: str) -> str:
+    """A chart's title: the metric's name, and its unit where the name has none. A step's own fields are not in the registry."""
+    if name in _LINES:
+        return name
+    metric = metric_of(name)
+    return f"{name} ({metric.unit})" if metric.unit and not metric.short else name
+
+
 def _charts(main: str) -> Iterator[dict[str, Any]]:
     """MLflow's settings of each chart of the first section, in order."""
     for metric in dict.fromkeys((*_CHARTS[:3], main, *_CHARTS[3:])):
-        chart: dict[str, Any] = {"uuid": metric, "metricSectionId": _FIRST, "metricKey": metric, "displayName": metric}
+        chart: dict[str, Any] = {"uuid": metric, "metricSectionId": _FIRST, "metricKey": metric, "displayName": _titled(metric)}
         chart |= {"type": "BAR", "deleted": False, "isGenerated": True, "runsCountToCompare": 10}
         if metric in _LINES:
             chart |= {"type": "LINE", "lineSmoothness": 0, "scaleType": "linear", "xAxisScaleType": "linear", "range": {}}

@@ -47,3 +47,10 @@ def test_the_metric_of_the_report_is_among_them() -> None:
 
 def test_attempts_that_others_took_the_place_of_are_left_out() -> None:
     assert view_of()["searchFilter"] == "tags.`x` = 'y' and tags.`trial.discarded` IS NULL"
+
+
+def test_a_charts_title_has_the_unit_that_its_metrics_name_lacks() -> None:
+    titles = {chart["metricKey"]: chart["displayName"] for chart in view_of("latency_p99_s")["compareRunCharts"]}
+    assert titles["throughput"] == "throughput (samples/s)"
+    names = ("loss", "step_time_s", "peak_memory_bytes", "latency_p99_s", "data_wait_share")
+    assert [titles[name] for name in names] == [*names]
