@@ -47,7 +47,7 @@ def name_users(settings: Settings, servers: Collection[str], worker: Sequence[ps
     own = {process.pid for process in worker}
     for name, who in _held_here(settings).items():
         if who.pid not in own and who.servers.intersection(servers):
-            kept = f"its results are kept here, and its trials on pool {POOL} wait and then end as infra"
+            kept = f"its results are kept here, and trials that it has on pool {POOL} wait and then end as infra"
             again = f"for what is missing, after `make up`: {_go_on(name)}"
             uses = f"process {who.pid}, which the stack did not start, uses its servers and goes on without them"
             say(f"sweep {name}: {uses}; {kept}; {again}")

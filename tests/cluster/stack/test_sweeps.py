@@ -196,7 +196,7 @@ def test_who_uses_the_servers_and_does_not_end_with_them_is_named(stack: Setting
                 held.enter_context(FileLock(folder / ".lease"))
         name_users(stack, servers, [worker], said.append)
         name_users(stack, set(), [], pytest.fail)
-    then = "its trials on pool local wait and then end as infra; for what is missing, after `make up`"
+    then = "trials that it has on pool local wait and then end as infra; for what is missing, after `make up`"
     does = "which the stack did not start, uses its servers and goes on without them; its results are kept here, and"
     assert said == [
         f"sweep {A}: process 1, {does} {then}: sweep resume {A}",
