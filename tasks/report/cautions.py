@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -186,7 +185,10 @@ def _of_drift(rows: Sequence[tuple[str, TrialRow]]) -> list[str]:
     if len(drifts) > NAMED:
         worst = max(drifts, key=lambda name: abs(drifts[name]))
         return [f"Step times drifted over the window in {len(drifts)} trials; most in {worst}, where they {_drifted(drifts[worst])}."]
-    return [f"Step times {_drifted(drift)} over the window in {name}." for name, drift in drifts.items()]
+    if len(drifts) == 1:
+        return [f"Step times {_drifted(drift)} over the window in {name}." for name, drift in drifts.items()]
+    said = listed([f"{_drifted(drift)} in {name}" for name, drift in drifts.items()], NAMED)
+    return [f"Step times drifted over the window: they {said}."] if said else []
 
 
 def _drifted(drift: float) -> str:
@@ -201,14 +203,19 @@ def _settled_late(row: TrialRow) -> bool:
 
 def _of_loss_parity(cells: Sequence[Cell]) -> list[str]:
     struck = [f"{cell.short}: {cell.parity_note}." for cell in cells if cell.struck]
-    unproven = Counter(cell.parity_note for cell in cells if cell.parity_note and not (cell.claimed or cell.struck))
-    return [
-        *struck,
-        *(
-            f"No speed-up of {plural(count, 'cell')} is claimed, since {'its' if count == 1 else 'their'} loss parity is {note}."
-            for note, count in unproven.items()
-        ),
-    ]
+    unproven: dict[str, list[str]] = {}  # `unproven against bf16` -> what each cell's note says after it
+    for cell in cells:
+        if cell.parity_note and not (cell.claimed or cell.struck):
+            found, _, why = cell.parity_note.partition(":")
+            unproven.setdefault(found, []).append(why)
+    return [*struck, *(_no_claim(found, reasons) for found, reasons in unproven.items())]
+
+
+def _no_claim(found: str, reasons: Sequence[str]) -> str:
+    """Of the cells whose notes begin alike. Figures that differ between them stand at each cell of the table."""
+    whose = "its" if len(reasons) == 1 else "their"
+    why = f":{reasons[0]}" if len({*reasons}) == 1 and reasons[0] else "; the notes in the table say why" if reasons[0] else ""
+    return f"No speed-up of {plural(len(reasons), 'cell')} is claimed, since {whose} loss parity is {found}{why}."
 
 
 def _of_media_pipe(cells: Sequence[Cell]) -> list[str]:
