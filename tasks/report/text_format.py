@@ -127,8 +127,9 @@ def size_of(spread: Spread, metric: Metric) -> str:
 
 
 def times(value: float) -> str:
-    """x1.17, as the published tables write speed-ups."""
-    return f"x{value:.3g}" if value >= 10 else f"x{value:.2f}"
+    """x1.17, as the published tables write speed-ups; three digits from x1 to x999: x10.0, x123."""
+    places = 2 if value < 9.995 else 1 if value < 99.95 else 0
+    return f"x{value:.{places}f}"
 
 
 def interval(ratio: Estimate) -> str:

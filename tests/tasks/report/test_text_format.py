@@ -143,7 +143,7 @@ def test_spread_is_half_the_interval_over_the_value() -> None:
 
 
 def test_times() -> None:
-    assert [times(value) for value in (0.5, 1.166, 9.994, 10.0, 12.34, 123.4)] == ["x0.50", "x1.17", "x9.99", "x10", "x12.3", "x123"]
+    assert [times(value) for value in (0.5, 1.166, 9.994, 10.0, 12.34, 123.4)] == ["x0.50", "x1.17", "x9.99", "x10.0", "x12.3", "x123"]
 
 
 def test_a_narrow_interval_has_a_digit_more() -> None:
