@@ -44,7 +44,7 @@ def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
         missing = max(1, settings.least - max(row.trial.repeat for row in sweep.rows))
         first = outlook.rest() if unfinished else outlook.more(missing * _round_s(sweep, compared))
         when = f"after {plural(settings.least, 'round')}" if settings.until_decided else "once no other round fits the sweep's time"
-        return Standing(f"No comparison is decided yet: the first look is {when}", first)
+        return Standing(f"No comparison is decided yet: verdicts come {when}", first)
     undecided = undecided_cells(compared)
     disturbed = [cell for cell in undecided if cell.disturbed or (cell.baseline is not None and cell.baseline.disturbed)]
     elsewhere = [cell for cell in undecided if cell.why_undecided in (APART, ONE_BESIDE)]

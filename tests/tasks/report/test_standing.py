@@ -160,10 +160,10 @@ def test_too_few_trials_that_count_are_not_called_hopeless() -> None:
 
 def test_before_the_first_look() -> None:
     report = reported([], (100.0, QUIET[:2]), (130.0, QUIET[:2]))
-    assert report.standing is not None and report.standing.line == "No comparison is decided yet: the first look is after 3 rounds"
+    assert report.standing is not None and report.standing.line == "No comparison is decided yet: verdicts come after 3 rounds"
     assert report.next_step == NextStep("sweep resume made-up --budget 3m", 120.0), "a round is missing, and the budget has no room"
     once = report_of(rows((100.0, QUIET[:2]), (130.0, QUIET[:2])), decide=DecideSettings(budget_s=600.0, until_decided=False)).standing
-    assert once is not None and once.line == "No comparison is decided yet: the first look is once no other round fits the sweep's time"
+    assert once is not None and once.line == "No comparison is decided yet: verdicts come once no other round fits the sweep's time"
 
 
 @pytest.mark.parametrize("plan", [{}, {"decide": DecideSettings(budget_s=600.0, looks=LOOKS)}])
