@@ -35,7 +35,8 @@ class Cell:
     number: int = 0  # in its layout
     layout: Layout | None = None  # of all trials of its pool in this sweep that have the metric, on the metric's scale; None: it has none
     known: Spread | None = None  # between trials of its workload on its pool and device, from past sweeps
-    baseline: Cell | None = None
+    baseline: Cell | None = None  # itself where it is one
+    is_compared_with: bool = False  # whether it is the baseline of another cell
     speedup: Estimate | None = None
     verdict: Verdict | None = None
     why_undecided: str | None = None  # a fragment, such as "one trial"

@@ -126,7 +126,10 @@ def _find_baselines(cells: Sequence[Cell], suite: Suite) -> None:
     for cell, named in zip(compared, baselines(compared, suite), strict=True):
         cell.other_work = other_work(cell, named) if named is not None else ""
         cell.baseline = None if cell.other_work else named
-        if cell.baseline is not None and cell.baseline is not cell and cell.estimates and cell.baseline.estimates:
+        if cell.baseline is None or cell.baseline is cell:
+            continue
+        cell.baseline.is_compared_with = True
+        if cell.estimates and cell.baseline.estimates:
             cell.differs = [name for name, *_ in confounders([cell.baseline, cell], between=True)]
 
 

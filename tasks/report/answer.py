@@ -324,7 +324,7 @@ def _measured(best: Cell) -> str:
 
 
 def _lead(best: Cell, found: Sequence[Duel], lost: Sequence[Cell]) -> str:
-    own = "It is the baseline. " if best.baseline is best else ""
+    own = "It is the baseline. " if best.is_compared_with else ""
     every = f"{'the only other cell' if len(found) == 1 else f'the {len(found)} others'} with a value" if lost else "every other cell"
     return f"{own}It beats {every}; the next, {_next(found).other.short}, by {_by(best, _next(found))}."
 

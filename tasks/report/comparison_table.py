@@ -288,7 +288,7 @@ def table_cell(cell: Cell | None, *, shared_note: str | None = None, shared_why:
         cell,
         quantity(cell.estimate.value, cell.metric),
         plus,
-        "baseline" if cell.baseline is cell else _change(cell),
+        "baseline" if cell.is_compared_with else _change(cell),
         marks_of(cell),
         notes=notes,
     )

@@ -11,6 +11,7 @@ from tasks.report.cell_names import without_labels
 from tasks.report.text_format import change, change_interval, listed
 
 APART = "Cells that do not do the same work are not compared with each other."
+ALL_APART = "Nothing is compared: no two cells with a value do the same work."
 ON_OTHERS = "Cells on different numbers of devices are not ranked against each other."
 BOTH_APART = "Cells that do not do the same work, or do it on different numbers of devices, are not ranked against each other."
 
@@ -25,7 +26,7 @@ def of_groups(answers: Sequence[Answer]) -> str:
     why = BOTH_APART if works and devices else ON_OTHERS if devices else APART
     ranked = [answer for answer in answers if answer.compared > 1]
     if not ranked:
-        return why
+        return ALL_APART if works and not devices else why
     if len(ranked) <= MOST_NAMES:
         return f"{_of_few(ranked)}. {why}"
     return f"{_of_many(ranked)}. {why}"

@@ -88,7 +88,7 @@ def table_markdown(table: TextTable) -> str:
 def ranking_markdown(ranking: Ranking) -> str:
     """The first of a ranking; the comparison's table has them all."""
     rows = [
-        [str(one.place), md(one.cell.short), f"**{md(one.value)}**", md(one.plus_minus), md(one.change), md(one.words)]
+        [str(one.place), md(one.name), f"**{md(one.value)}**", md(one.plus_minus), md(one.change), md(one.words)]
         for one in ranking.cells[:TOP]
     ]
     left = len(ranking.cells) - len(rows) + ranking.rest
@@ -107,7 +107,7 @@ def comparison_markdown(table: ComparisonTable) -> str:
         speedup = f"~~{md(cell.speedup)}~~" if cell.struck else md(cell.speedup)
         parts = (f"**{md(cell.value)}**" if cell.value else "", md(cell.plus_minus), speedup, md(cell.verdict))
         text = " ".join(part for part in parts if part)
-        return text + "".join(_mark(note, notes) for note in cell.notes)
+        return text + "".join(sorted((_mark(note, notes) for note in cell.notes), key=_numeral))
 
     rows = [[*(md(name) for name in names), *(show(cell) for cell in cells)] for names, cells in table.rows]
     text = _grid([md(name) for name in table.header], rows, len(table.row_axes))
@@ -120,6 +120,10 @@ def _mark(note: str, notes: list[str]) -> str:
     if note not in notes:
         notes.append(note)
     return f" ({notes.index(note) + 1})"
+
+
+def _numeral(mark: str) -> int:
+    return int(mark.strip(" ()"))
 
 
 def _numbered(notes: Sequence[str]) -> list[str]:

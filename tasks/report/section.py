@@ -56,6 +56,7 @@ class RankedCell:
 
     place: int
     cell: Cell
+    name: str  # what tells it from the others of its group
     value: str
     plus_minus: str
     change: str  # x1.17 (1.15–1.19), `baseline`, or empty

@@ -46,7 +46,7 @@ def _row(one: CellCost, fronts: dict[str, list[CellCost]]) -> list[str]:
         one.cell.short,
         amount(one.rate, metric_of(RATE)),
         amount(one.cost, cost_metric(one.currency)),
-        "baseline" if one.cell.baseline is one.cell and one.cost else cheaper_text(one.cheaper),
+        "baseline" if one.cell.is_compared_with and one.cost else cheaper_text(one.cheaper),
         amount(one.energy, KWH),
         (", ".join(on) + (f" ({UNPROVEN})" if not one.cell.may_lead(None) else "")) if on else "–",
     ]

@@ -10,6 +10,7 @@ from experiments.metric import Direction
 from experiments.stats.verdict import Verdict
 from tasks.analysis.cell import Cell
 from tasks.analysis.same_work import groups_to_rank
+from tasks.report.cell_names import without_labels
 from tasks.report.marks import Mark, marks_of, why_open
 from tasks.report.section import RankedCell, Ranking, ReportSource, Section
 from tasks.report.text_format import change, change_interval, quantity, spread
@@ -52,6 +53,7 @@ def ranking_of(cells: Sequence[Cell], work: str = "") -> Ranking:
         RankedCell(
             place,
             cell,
+            without_labels(cell.short, work),
             quantity(_value(cell), cell.metric),
             spread(cell.estimate, cell.metric) if cell.estimate else "",
             _change(cell),
@@ -106,7 +108,7 @@ def _beyond(cell: Cell, ends: tuple[float, float]) -> tuple[bool, bool]:
 
 
 def _change(cell: Cell) -> str:
-    if cell.baseline is cell:
+    if cell.is_compared_with:
         return "baseline"
     return f"{change(cell.speedup, cell.metric)} {change_interval(cell.speedup, cell.metric)}" if cell.speedup else ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,22 @@ def test_a_ratio_that_is_not_of_the_two_values_says_of_which_rounds_it_is() -> N
     assert said in comparison_markdown(table).replace("\\", "")
     alike = table_of([*base, *mine])
     assert "round" not in alike.signs and rounds_of_ratio(alike.rows[0][1][1].cell) == "", "all rounds on both sides"
+
+
+def test_numbers_of_notes_rise_within_a_place() -> None:
+    table = table_of([*repeats(workers(0), 100.0), *repeats(workers(1), 150.0)])
+    ((names, (base, fast)),) = table.rows
+    noted = replace(table, rows=[(names, [replace(base, notes=["one", "two"]), replace(fast, notes=["two", "three", "one"])])])
+    assert next(line for line in comparison_markdown(noted).splitlines() if "baseline" in line).endswith("(1) (2) (3) |")
+
+
+def test_a_cell_that_none_is_compared_with_is_not_called_a_baseline() -> None:
+    places = places_of([*repeats(workers(0), 100.0), *repeats(workers(1), 150.0)])
+    alone = places_of(repeats(workers(0), 100.0))
+    assert [place.speedup for place in alone.values()] == [""]
+    assert places["cpu · MP-0"].speedup == "baseline"
+    waiting = places_of([*repeats(workers(0), 100.0), row(workers(1), None)])
+    assert waiting["cpu · MP-0"].speedup == "baseline", "what is planned and has no value yet will be compared with it"
 
 
 def test_the_marks_are_explained_under_the_table() -> None:

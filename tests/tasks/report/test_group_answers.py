@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from tasks.report.group_answers import APART
-from tests.tasks.cell_support import EVEN, repeats, report_of, settings, workers
+from tasks.report.group_answers import ALL_APART, APART
+from tests.tasks.cell_support import EVEN, repeats, report_of, settings, table_of, workers
 
 BY = "(1.43–1.58)"  # of three repeats each, EVEN and its reverse, of 100 and 150
 SUITE = {**settings(rows=("model",)), "same_work": ["model"]}
@@ -28,6 +28,13 @@ def won(group: str) -> str:
     return f"{group}: MP-1 is fastest, x1.50 {BY} over MP-0"
 
 
+def test_where_each_cell_does_other_work_nothing_is_compared() -> None:
+    rows = [one for model in "ab" for one in repeats(workers(0, model=model), 100.0)]
+    report = report_of(rows, SUITE)
+    assert report.headline == ALL_APART
+    assert [place.speedup for _, row in table_of(rows, SUITE).rows for place in row if place.cell] == ["", ""], "baselines of nothing"
+
+
 @pytest.mark.parametrize(
     ("rates", "said"),
     [
@@ -35,7 +42,6 @@ def won(group: str) -> str:
         ((150.0, 101.0), f"{won('a')}; undecided: b."),
         ((101.0, 101.0), "Undecided: a and b."),
         ((150.0, None), f"{won('a')}."),
-        ((None, None), ""),
         ((150.0, 101.0, 101.0, 150.0), f"{won('a')}; {won('d')}; undecided: b and c."),
         ((101.0,) * 5, "No winner in 5 groups of cells."),
         ((101.0, 101.0, 101.0, 101.0, 150.0), f"A winner in 1 of 5 groups of cells: {won('e')}."),

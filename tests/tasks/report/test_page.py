@@ -134,6 +134,15 @@ def test_a_struck_cell_is_ranked_after_all_that_may_win() -> None:
     assert ranking.cells[2].hover.endswith("; struck: made up")
 
 
+def test_a_cell_of_a_group_is_named_without_the_groups_own_labels() -> None:
+    rows = [one for model in "ab" for place in (0, 1) for one in repeats(workers(place, model=model), 100.0 + place)]
+    report = report_of(rows, {**settings(rows=("model",)), "same_work": ["model"]})
+    assert [(one.work, [cell.name for cell in one.cells]) for one in report.section("ranking").blocks] == [
+        ("a", ["MP-1", "MP-0"]),
+        ("b", ["MP-1", "MP-0"]),
+    ]
+
+
 def test_bars_span_the_values_and_their_intervals() -> None:
 
     ranking = ranking_of(in_threes((100.0, 150.0, 120.0)))
