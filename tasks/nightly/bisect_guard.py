@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from cluster.commits.told import environment_of
 from cluster.launchers import processes
 from experiments.config.paths import REPOSITORY
 
@@ -19,10 +20,9 @@ from experiments.config.paths import REPOSITORY
 @contextmanager
 def guarded(key: str) -> Iterator[None]:
     """Should this process die within the block, a process of its own kills all of the trial `key` at once. None is left after the block."""
-    path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
     guard = subprocess.Popen(
         [sys.executable, "-m", "tasks.nightly.bisect_guard", key],
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, **environment_of(REPOSITORY, os.environ)},  # not the code of the folder where the command is given
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         start_new_session=True,  # so that what kills or interrupts the command's group does not reach it

@@ -63,3 +63,18 @@ def test_the_guard_ends_with_its_block() -> None:
         [guard] = [child for child in here.children() if child.pid not in before]
         assert guard.cmdline()[1:3] == ["-m", "tasks.nightly.bisect_guard"]
     assert not guard.is_running()
+
+
+@pytest.mark.parametrize("theirs", ["tasks.py", "psutil.py"])
+def test_the_guard_starts_in_a_folder_with_modules_of_the_same_names(theirs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / theirs).write_text("raise SystemExit('a file of the folder where the command is given')")
+    monkeypatch.chdir(tmp_path)
+    key = secrets.token_hex(8)
+    trial = subprocess.Popen(["sleep", "77"], env={MARK: key}, start_new_session=True)
+    try:
+        with guarded(key):
+            pass  # its pipe is closed, as by the end of the command
+        assert trial.wait(DEADLINE_S) == -signal.SIGKILL
+    finally:
+        trial.kill()
+        trial.wait()
