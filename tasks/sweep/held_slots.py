@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from cluster.pools.node_locks import NodeLocks
 from experiments.trial import Trial
@@ -37,10 +37,13 @@ class HeldSlots:
         self._in_use, self._started, self._locks = in_use, started, locks
 
     def __enter__(self) -> HeldSlots:
-        if self._locks is None:
-            self._take()
-        else:
-            self._have()
+        with ExitStack() as undo:
+            undo.push(self.__exit__)
+            if self._locks is None:
+                self._take()
+            else:
+                self._have()
+            undo.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:

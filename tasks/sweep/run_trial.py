@@ -30,6 +30,8 @@ class TrialRunner(TrialContext):
         charges, first, disturbed = Charges(), True, None
         while isinstance(attempt := begun or self._begin(trial, again=disturbed is not None), Attempt):
             begun = None
+            if not attempt.started_here:
+                self.starting(trial.key, attempt.launch.attempt)
             result = self._save(AttemptFollower(self, trial, attempt.launch).follow())
             if attempt.started_here or not first or is_disturbed(result):
                 charges = charges.charge(result)

@@ -34,7 +34,7 @@ class SlotLog:
         self._write(TAKEN, key, pool=pool, slots=list(slots), asked=asked_at)
 
     def started(self, key: str, attempt: int) -> None:
-        """The trial's launcher is asked to start an attempt."""
+        """The trial's launcher is asked to start an attempt, or one that another flow started is followed in the slots."""
         self._write(STARTED, key, attempt=attempt)
 
     def given_back(self, key: str) -> None:
@@ -42,7 +42,10 @@ class SlotLog:
         self._write(GIVEN_BACK, key)
 
     def withdrawn(self, key: str) -> None:
-        """The trial gives its slots back for now, since its pool is down: nothing ran in them, so it did not hold them."""
+        """The trial gives its slots back for now: its pool, which is down, could not be asked to start the attempt that was begun last.
+
+        That attempt did not hold them. Nor did the trial, where no other attempt had run in them before.
+        """
         self._write(WITHDRAWN, key)
 
     def _write(self, event: str, key: str, **fields: Any) -> None:
@@ -57,7 +60,8 @@ class SlotLog:
 
 @dataclass(frozen=True)
 class Hold:
-    """A trial's hold of its slots. Times: Unix time, s. `starts`: (when, attempt) of the attempts that were started meanwhile, in order.
+    """A trial's hold of its slots. Times: Unix time, s. `starts`: (when, attempt) of the attempts that were started meanwhile, or
+    followed from then on, in order.
 
     `given_back`: None where the flow died first, or holds them still.
     """
@@ -92,12 +96,19 @@ def read_holds(path: Path) -> list[Hold]:
                 open_[of] = {"pool": str(event["pool"]), "slots": slots, "asked": float(event["asked"]), "taken": at, "starts": []}
             elif name == STARTED and of in open_:
                 open_[of]["starts"].append((at, int(event["attempt"])))
-            elif name == WITHDRAWN:
-                open_.pop(of, None)
+            elif name == WITHDRAWN and of in open_:
+                fields = open_.pop(of)
+                if ran := _but_the_last(fields["starts"]):
+                    holds.append(Hold(*of, **{**fields, "starts": ran}, given_back=at))
             elif name == GIVEN_BACK and of in open_:
                 holds.append(Hold(*of, **open_.pop(of), given_back=at))
     holds += [Hold(*of, **fields, given_back=None) for of, fields in open_.items()]
     return sorted(holds, key=lambda hold: hold.taken)
+
+
+def _but_the_last(starts: Sequence[tuple[float, int]]) -> list[tuple[float, int]]:
+    """Without those of the last attempt, which may have been tried several times."""
+    return [start for start in starts if start[1] != starts[-1][1]]
 
 
 def flows_of(path: Path) -> dict[str, str]:

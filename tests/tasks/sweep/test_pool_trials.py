@@ -315,3 +315,19 @@ def test_a_stop_while_the_pool_is_down_takes_no_slots(cpu: Callable[..., PoolTri
     assert trials.run(trial, LOG).outcome is Outcome.CANCELLED, "it does not wait for the other"
     assert read_holds(trials.store.dir / "slots.jsonl") == []
     other.give_back()
+
+
+def test_a_trial_that_cannot_be_told_of_gives_its_slots_back(cpu: Callable[..., PoolTrials]) -> None:
+    trial = make_trial(1)
+    trials = cpu(saved(make_plan([trial])), trial, lambda trial: pytest.fail("it did not begin"))
+
+    def broken(trial: Trial) -> None:
+        raise RuntimeError("no table")
+
+    trials.events.started = broken  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError, match="no table") as kept:  # whose traceback keeps the locks
+        trials.run(trial, LOG)
+    with NodeLocks(load_pools()["cpu"], 1, 1, threading.Event(), lambda: pytest.fail("it still holds its slot")):
+        pass
+    [hold] = read_holds(trials.store.dir / "slots.jsonl")
+    assert hold.given_back is not None and kept.value.args == ("no table",)

@@ -204,3 +204,18 @@ def test_a_result_that_is_there_counts_although_its_process_still_runs(cluster: 
     result = running.run(made)
     assert (result.outcome, result.attempt) == (Outcome.OK, 1)
     assert cluster.jobs == {f"{KEY}-a1": "STOPPED"}
+
+
+def test_an_attempt_that_another_flow_started_is_in_the_log_of_slots_too(cluster: Cluster) -> None:
+    """Else an attempt that the pool refuses to start next would leave no sign that the slots were held."""
+    made, begun = left_by_a_dead_flow(cluster, "RUNNING"), list[tuple[str, int]]()
+
+    def end(cluster: Cluster) -> None:
+        cluster.jobs[f"{KEY}-a1"] = "FAILED"
+        if f"{KEY}-a2" in cluster.jobs:
+            cluster.finish(2)
+
+    run = replace(runner(cluster, retries=1), starting=lambda key, attempt: begun.append((key, attempt)))
+    cluster.on_ask = end
+    assert run.run(made).attempt == 2
+    assert begun == [(KEY, 1), (KEY, 2)]

@@ -66,3 +66,16 @@ def test_slots_that_were_taken_for_a_pool_that_was_down_were_not_held(tmp_path: 
 def test_a_log_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
     SlotLog(tmp_path / "no such folder" / "slots.jsonl").taken("a", "cpu", ["s"], 0.0)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_attempt_that_ran_before_the_pool_went_down_held_its_slots(tmp_path: Path) -> None:
+    path = tmp_path / "slots.jsonl"
+    taken = {"pool": "local", "slots": ["s"], "asked": 0.0}
+    ran = line(1.0, "taken", "a", **taken) + line(2.0, "started", "a", attempt=1)
+    refused = line(50.0, "started", "a", attempt=2) + line(51.0, "withdrawn", "a")
+    again = line(90.0, "taken", "a", **taken) + line(91.0, "started", "a", attempt=2) + line(99.0, "given_back", "a")
+    path.write_text(ran + refused + again)
+    assert [(hold.taken, hold.starts, hold.given_back) for hold in read_holds(path)] == [
+        (1.0, [(2.0, 1)], 51.0),
+        (90.0, [(91.0, 2)], 99.0),
+    ]
