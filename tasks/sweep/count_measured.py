@@ -25,4 +25,5 @@ def count_measured(result: TrialResult, trial: Trial, folder: Path) -> TrialResu
         return result
     if not counts:
         return result
-    return attempt_result(trial, folder, result.attempt, result.started_at, Outcome.OK, None, None)
+    counted = attempt_result(trial, folder, result.attempt, result.started_at, Outcome.OK, None, None)
+    return counted.model_copy(update={"finished_at": result.finished_at})  # a resume counts what ended long ago

@@ -90,6 +90,9 @@ def test_a_journal_that_cannot_be_completed_leaves_the_ending_and_the_log_says_s
     assert f"trial {made.name} was measured before it ended, and this cannot be kept: " in caplog.text
     assert "No space left" in caplog.text
 
+    ended = cluster.store.result(KEY)
+    cluster.clock.now += 3600.0
     result = runner(cluster).run(made)  # as a resume does, once the disk has room
+    assert ended is not None and (result.started_at, result.finished_at) == (ended.started_at, ended.finished_at), "it took no longer"
     assert (result.outcome, result.attempt, cluster.started) == (Outcome.OK, 1, [f"{KEY}-a1"]), "it is not measured again"
     assert cluster.store.result(KEY) == result and read_journal(journal).notes[-1]["text"].startswith("no steps were traced: ")
