@@ -38,6 +38,7 @@ from tasks.sweep.seal import RESTORE, SEALED_SINCE, content_of, sealed_content
 
 OF_CAMPAIGN = "sweep.campaign"  # label of a campaign's sweeps: its name
 _log = logging.getLogger(__name__)
+_ASKED_S = 0.2  # who only asks whether somebody holds a lease has it for a moment
 _SWEEP_ID = re.compile(r"^[a-z0-9][a-z0-9_-]{0,63}-\d{8}-\d{6}-[0-9a-f]{4}$")
 
 
@@ -262,7 +263,7 @@ class SweepStore:
         self.dir.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.dir / LEASE)
         try:
-            lock.acquire(timeout=0)
+            lock.acquire(timeout=_ASKED_S, poll_interval=_ASKED_S / 20)
         except Timeout:
             who = f"process {by.pid} on {by.host}" if (by := holder(self.dir)) else "another process"
             raise SweepBusy(f"sweep {self.sweep_id} is being worked on by {who}; `sweep stop {self.sweep_id}` ends it") from None

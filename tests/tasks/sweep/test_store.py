@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -150,6 +151,18 @@ def test_a_sweep_is_held_by_one_at_a_time_who_is_named() -> None:
     assert not store.is_held() and not (store.dir / ".holder.json").exists()
     with store.lease():
         pass
+
+
+def test_who_asks_whether_a_sweep_is_held_is_not_taken_for_its_holder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`sweep list` has the lock for a moment when it asks."""
+    store = saved(make_plan([make_trial(1)]))
+    (store.dir / ".lease").touch()
+    asks = os.open(store.dir / ".lease", os.O_RDONLY)
+    fcntl.flock(asks, fcntl.LOCK_SH)
+    monkeypatch.setattr(time, "sleep", lambda _: fcntl.flock(asks, fcntl.LOCK_UN))
+    with store.lease():
+        assert store.is_held()
+    os.close(asks)
 
 
 def test_a_lease_ends_with_what_failed_under_it() -> None:
