@@ -47,6 +47,11 @@ class TrialProgress:
     _samples: float = field(default=0.0, repr=False)
     _seconds: float = field(default=0.0, repr=False)
 
+    def begin_attempt(self, attempt: int) -> None:
+        """Forget what its journal said before."""
+        self.attempt, self.step, self._measured, self._samples, self._seconds = attempt, 0, 0, 0.0, 0.0
+        self.loss, self.samples_per_s = None, None
+
     @property
     def outcome(self) -> Outcome | None:
         """How it ended; None while it has not."""
@@ -189,10 +194,11 @@ class SweepProgress:
         with self.lock:
             row = self.rows[trial.key]
             if attempt != row.attempt:
-                row.attempt, row.step, row._measured, row._samples, row._seconds = attempt, 0, 0, 0.0, 0.0
-                row.loss, row.samples_per_s = None, None
+                row.begin_attempt(attempt)
             for record in records:
-                if record["kind"] == "environment":
+                if record["kind"] == "attempt":  # the same one stands there again where its journal was completed
+                    row.begin_attempt(attempt)
+                elif record["kind"] == "environment":
                     row.emulated = row.trial.emulated or bool(record.get("emulated"))
                 elif record["kind"] == "phase":
                     row.state = str(record.get("name", row.state))

@@ -41,3 +41,14 @@ def test_a_trial_that_waits_for_slots_does_not_run_also_if_it_had_them_before() 
     assert progress.running() == []
     progress.start(trial)
     assert progress.running() == [trial] and progress.rows[trial.key].state == "starting"
+
+
+def test_an_attempt_that_stands_in_its_journal_again_is_counted_once() -> None:
+    trial = make_trial(1, parameters={"steps": 4, "warmup_steps": 0, "measure_s": 8.0})
+    progress = SweepProgress([trial])
+    step = {"kind": "step", "loss": 0.5, "measured": True, "samples": 10, "total_s": 1.0}
+    section = [{"kind": "attempt"}, {**step, "step": 1}, {**step, "step": 2}]
+    for _ in range(2):
+        progress.observe(trial, 1, section)
+        row = progress.rows[trial.key]
+        assert (row.step, row.share, row.samples_per_s) == (2, 0.25, 10.0)
