@@ -184,6 +184,7 @@ class JournalWriter:
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
+            error.filename = str(self.path)  # whoever reads of it should learn of which disk it is
             self._error = error
             writer_lock.release(self._descriptor)  # nothing more is written
             raise

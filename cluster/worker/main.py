@@ -1,8 +1,8 @@
 """The trial's entry point. It reads trial.json and writes journal.jsonl and result.json, in a folder or on storage.
 
 With storage it works in a scratch folder on this node. Exit status 0: result.json was written, whatever the outcome. Any other status: it
-was not written; 75 if the storage was unreachable for too long, 74 if this node's disk is full. Of several ranks each has 1 where it did
-not end ok, so that their supervisor ends the others, which may wait for it.
+was not written; 75 if the storage was unreachable for too long, 74 if this node's disk is full, 73 if it can no longer be written. Of
+several ranks each has 1 where it did not end ok, so that their supervisor ends the others, which may wait for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from cluster.attempt_result import attempt_result
-from cluster.disk_full import DISK_FULL, is_disk_full
+from cluster.disk_errors import disk_error
 from cluster.journal.after_window import complete_measured
 from cluster.journal.errors import JournalError
 from cluster.journal.object_store import StorageError
@@ -40,10 +40,10 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return _attempt(options, started_at)
     except OSError as error:  # neither the journal nor the result could be written, and perhaps nor can this
-        if not is_disk_full(error):
+        if (disk := disk_error(error)) is None:
             raise
-        _say(f"disk full: {error}")
-        return DISK_FULL
+        _say(f"{disk.kind}: {error}")
+        return disk.exit_status
 
 
 def _attempt(options: argparse.Namespace, started_at: float) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from cluster.devices import _hpu_tools
-from cluster.disk_full import is_disk_full
+from cluster.disk_errors import disk_error
 from cluster.worker.user_frame import crash_reason
 from experiments.components.workload import Unsupported
 from experiments.trial import Outcome
@@ -146,6 +146,8 @@ def _known(error: BaseException) -> Termination | None:
     if isinstance(error, TrialEnded):
         return Termination(Outcome(error.outcome), error.reason)
     text = line(str(error) or type(error).__name__)
+    if disk := disk_error(error):
+        return Termination(Outcome.INFRA, f"{disk.kind}: {text}; {disk.remedy}")
     for outcome, kind, applies in _RULES:
         if applies(error):
             return Termination(outcome, f"{kind}: {text}" if kind else text)
@@ -169,7 +171,6 @@ _RULES: list[tuple[Outcome, str | None, Callable[[BaseException], bool]]] = [
     (Outcome.UNSUPPORTED, None, lambda error: isinstance(error, Unsupported)),
     (Outcome.DOES_NOT_FIT, None, _device_memory),
     (Outcome.INFRA, "host_oom", lambda error: isinstance(error, MemoryError) or _ray(error, {"OutOfMemoryError"})),
-    (Outcome.INFRA, "disk_full", is_disk_full),
     (Outcome.INFRA, "disk_full", lambda error: _ray(error, {"OutOfDiskError"})),
     (Outcome.INFRA, "preempted", lambda error: _ray(error, {"PreemptionError"}) or getattr(error, "preempted", False) is True),
     (Outcome.INFRA, "storage_lost", lambda error: type(error).__name__ == "StorageError"),

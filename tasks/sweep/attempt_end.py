@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cluster.disk_full import DISK_FULL
+from cluster import disk_errors
 from cluster.journal.journal import Journal
 from cluster.journal.replication import STORAGE_LOST
 from cluster.launchers import Status
@@ -82,9 +82,9 @@ def _exited(status: Status, folder: str | None) -> tuple[Outcome, str]:
     for phrase, kind in _KINDS.items():  # Ray lost the trial's process, which could not report this itself
         if phrase in why:
             return Outcome.INFRA, f"{kind}: {why}"
-    if code == DISK_FULL:
+    if disk := next((one for one in disk_errors.KINDS if code == one.exit_status), None):
         where = f" of {folder}" if folder else ", where the trial writes,"
-        return Outcome.INFRA, f"disk_full: no space left on the disk{where}: neither journal nor result could be written; free some"
+        return Outcome.INFRA, f"{disk.kind}: {disk.what} on the disk{where}: the trial's result could not be written; {disk.remedy}"
     if code == STORAGE_LOST:
         return Outcome.INFRA, f"storage_lost: {why}"
     if 0 < (code or 0) < _KILLED:  # its own error, before it could write a result

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cluster import launchers
-from cluster.disk_full import is_disk_full
+from cluster.disk_errors import disk_error
 from cluster.journal.journal import Record
 from cluster.launchers import Launcher, LaunchError
 from cluster.trial_layout import JOURNAL
@@ -73,7 +73,7 @@ class PoolTrials:
     def run(self, trial: Trial, log: Any) -> TrialResult:
         """Run one trial to its result. A file of it that others changed ends it as `infra`, which is told and not published.
 
-        So does a full disk under the sweep's folder, which also stops the sweep.
+        So does a disk under the sweep's folder that is full or cannot be written, which also stops the sweep.
         """
         with self.stop.running_trial():
             log.info("trial %s (%s) on pool %s", trial.name, trial.key, trial.pool)
@@ -84,11 +84,11 @@ class PoolTrials:
                 result = _not_followed(trial, str(error))
                 self.events.damaged(trial, result, log)
             except OSError as error:
-                if not is_disk_full(error):
+                if (disk := disk_error(error)) is None:
                     raise
                 self.stop.event.set()  # what the other trials measure could not be recorded either
                 result = _not_followed(
-                    trial, f"disk_full: the sweep's folder {self.store.dir} cannot be written ({error.strerror}); free some"
+                    trial, f"{disk.kind}: the sweep's folder {self.store.dir} cannot be written ({error.strerror}); {disk.remedy}"
                 )
                 self.events.damaged(trial, result, log)
             else:

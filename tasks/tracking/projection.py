@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from logging import Logger, LoggerAdapter, getLogger
 from pathlib import Path
 
-from cluster.disk_full import is_disk_full
+from cluster.disk_errors import FULL, disk_error
 from experiments.config.errors import DamagedFile
 from experiments.trial import Outcome, TrialResult
 from tasks.analysis.held_files import read_kept
@@ -77,7 +77,7 @@ def publish_sweep(
             raise
         except Exception as error:
             check_database(thorough=True)
-            if time.monotonic() + pause > deadline or is_disk_full(error) or _SQLITE_FULL in str(error):
+            if time.monotonic() + pause > deadline or disk_error(error) is FULL or _SQLITE_FULL in str(error):
                 raise
             (log or getLogger(__name__)).warning("MLflow does not answer (%s); again in %.0f s", why(error), pause)
             if waiting:

@@ -59,7 +59,13 @@ def test_a_full_disk_and_a_full_quota(number: int) -> None:
     assert ending.outcome is Outcome.INFRA and str(ending.reason).startswith("disk_full: ")
 
 
-@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EIO, errno.ESTALE, errno.ENOTCONN])
+def test_a_disk_that_can_no_longer_be_written(number: int) -> None:
+    ending = classify(OSError(number, "cannot write"))
+    assert ending.outcome is Outcome.INFRA and str(ending.reason).startswith("disk_lost: ")
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EISDIR])
 def test_other_errors_of_files_are_the_trials_own(number: int) -> None:
     assert classify(OSError(number, "cannot write")).outcome is Outcome.CRASHED
 

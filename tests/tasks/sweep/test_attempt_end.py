@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cluster.disk_full import DISK_FULL
+from cluster.disk_errors import FULL, LOST, DiskError
 from cluster.journal.journal import Journal
 from cluster.journal.replication import STORAGE_LOST
 from cluster.launchers import Status
@@ -102,8 +102,15 @@ def test_a_result_made_here_has_what_the_journal_knows(tmp_path: Path) -> None:
     assert flow_result(trial.model_copy(update={"emulated": True}), 2, Outcome.INFRA, "x", NOW).emulated is True
 
 
-def test_a_full_disk_is_named_with_the_folder_that_is_on_it(ended: Any) -> None:
-    end = AttemptEnd(exited=exited(DISK_FULL, "exit status 74"), folder="/runs/x")
-    text = "disk_full: no space left on the disk of /runs/x: neither journal nor result could be written; free some"
+MOUNT = "mount it for writing; the kernel's log (dmesg) says what happened to it"
+
+
+@pytest.mark.parametrize(
+    ("disk", "what", "remedy"),
+    [(FULL, "disk_full: no space left", "free some"), (LOST, "disk_lost: nothing can be written any more", MOUNT)],
+)
+def test_a_disk_is_named_with_the_folder_that_is_on_it(ended: Any, disk: DiskError, what: str, remedy: str) -> None:
+    end = AttemptEnd(exited=exited(disk.exit_status, f"exit status {disk.exit_status}"), folder="/runs/x")
+    text = f"{what} on the disk of /runs/x: the trial's result could not be written; {remedy}"
     assert ended(end) == (Outcome.INFRA, text)
-    assert ended(AttemptEnd(exited=exited(DISK_FULL)))[1] == text.replace(" of /runs/x", ", where the trial writes,")
+    assert ended(AttemptEnd(exited=exited(disk.exit_status)))[1] == text.replace(" of /runs/x", ", where the trial writes,")

@@ -74,10 +74,10 @@ def test_one_trial_that_ended_otherwise_lets_the_sweep_go_on_for_good(outcome: O
     assert noted(watch, *ends, *((trial, failed(trial)) for trial in rest)) == [None] * 9
 
 
-def test_a_full_disk_counts_and_a_cancelled_trial_says_nothing() -> None:
+@pytest.mark.parametrize("full", ["disk_full: no space left", "disk_lost: Read-only file system"])
+def test_a_disk_counts_and_a_cancelled_trial_says_nothing(full: str) -> None:
     watch = FirstFailures({"cpu"})
     one, two, three, four = cells(4)
-    full = "disk_full: no space left"
     ends = [(one, failed(one, Outcome.INFRA, full)), (two, failed(two, Outcome.CANCELLED, "stopped"))]
     assert noted(watch, *ends, (three, failed(three, Outcome.INFRA, full))) == [None] * 3
     assert watch.note(four, failed(four, Outcome.INFRA, full)) is not None

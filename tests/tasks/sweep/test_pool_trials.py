@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -206,28 +207,37 @@ def test_a_trial_that_began_before_its_flow_is_run_with_the_slots_and_the_attemp
     assert asked == [trial, other] and BEGUN == ["its attempt", None]
 
 
-def test_a_full_disk_under_the_sweep_is_told_and_stops_it(cpu: Callable[..., PoolTrials]) -> None:
+@pytest.mark.parametrize(
+    ("number", "kind", "remedy"),
+    [
+        (errno.ENOSPC, "disk_full", "free some"),
+        (errno.EROFS, "disk_lost", "mount it for writing; the kernel's log (dmesg) says what happened to it"),
+    ],
+)
+def test_a_disk_under_the_sweep_that_cannot_be_written_is_told_and_stops_it(
+    cpu: Callable[..., PoolTrials], number: int, kind: str, remedy: str
+) -> None:
     trial = make_trial(1)
     store = saved(make_plan([trial]))
 
     def body(trial: Trial) -> TrialResult:
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise OSError(number, os.strerror(number))
 
     trials = cpu(store, trial, body)
     result = trials.run(trial, LOG)
-    said = f"disk_full: the sweep's folder {store.dir} cannot be written (No space left on device); free some"
+    said = f"{kind}: the sweep's folder {store.dir} cannot be written ({os.strerror(number)}); {remedy}"
     assert (result.outcome, result.reason) == (Outcome.INFRA, said)
     assert trials.events.told == [("started", 1), ("damaged", 1, Outcome.INFRA, said)]  # type: ignore[attr-defined]
     assert trials.stop.is_set() and store.stop_reason() is None, "nothing could be written"
 
 
-def test_another_error_of_the_disk_is_the_trials_own(cpu: Callable[..., PoolTrials]) -> None:
+def test_another_error_of_files_is_raised(cpu: Callable[..., PoolTrials]) -> None:
     trial = make_trial(1)
 
     def body(trial: Trial) -> TrialResult:
-        raise OSError(errno.EIO, "Input/output error")
+        raise OSError(errno.EACCES, "Permission denied")
 
-    with pytest.raises(OSError, match="Input/output"):
+    with pytest.raises(OSError, match="Permission denied"):
         cpu(saved(make_plan([trial])), trial, body).run(trial, LOG)
 
 

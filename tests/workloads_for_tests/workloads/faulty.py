@@ -5,6 +5,7 @@ Steps are counted as the journal counts them: from 1, warm-up included. A fault 
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -40,6 +41,7 @@ class Parameters(synthetic.Parameters):
         "hang",  # sleeps for ever
         "setsid_child",  # leaves a child in a session of its own, then goes on
         "disk_full",  # writes into marker_dir until the disk is full
+        "io_error",  # from now on every fsync of this process fails with EIO, as on a disk that fails
         "slow",  # every step from fault_step on takes step_sleep_s longer
     ] = "none"
     fault_step: int = Field(3, ge=1)
@@ -52,6 +54,10 @@ class Parameters(synthetic.Parameters):
 
 def build(context: Context) -> Faulty:
     return Faulty(context)
+
+
+def _failing_disk(descriptor: object) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 class Faulty(synthetic.Synthetic):
@@ -118,6 +124,8 @@ class Faulty(synthetic.Synthetic):
                 print(f"left process {child.pid} behind", flush=True)
             case "disk_full":
                 self._fill()
+            case "io_error":
+                os.fsync = _failing_disk
         return loss
 
     def _fill(self) -> None:

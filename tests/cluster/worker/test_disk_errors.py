@@ -1,4 +1,4 @@
-"""A trial whose disk is full: the exit status is all that it can still say."""
+"""A trial whose disk is full or can no longer be written: the exit status is all that it can still say."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.disk_full import DISK_FULL, is_disk_full
+from cluster.disk_errors import FULL, LOST, DiskError, disk_error
 from cluster.worker import main as worker
 from tests.contracts import make_trial
 
@@ -40,10 +40,21 @@ class FullLog(io.StringIO):
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.mark.parametrize(("number", "full"), [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EIO, False), (errno.EFBIG, False)])
-def test_which_errors_say_so(number: int, full: bool) -> None:
-    assert is_disk_full(OSError(number, "x")) == full
-    assert not is_disk_full(ValueError(number))
+@pytest.mark.parametrize(
+    ("number", "disk"),
+    [
+        (errno.ENOSPC, FULL),
+        (errno.EDQUOT, FULL),
+        (errno.EROFS, LOST),
+        (errno.EIO, LOST),
+        (errno.ESTALE, LOST),
+        (errno.EFBIG, None),
+        (errno.EACCES, None),
+    ],
+)
+def test_which_errors_say_so(number: int, disk: DiskError | None) -> None:
+    assert disk_error(OSError(number, "x")) is disk
+    assert disk_error(ValueError(number)) is None
 
 
 def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> tuple[int, list[Path]]:
@@ -65,12 +76,15 @@ def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> tup
     return worker.main(["--trial", str(tmp_path / "trial.json"), "--out", str(tmp_path), "--attempt", "1"]), tried
 
 
-def test_neither_journal_nor_result_nor_log_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    status, tried = attempt(tmp_path, monkeypatch, errno.ENOSPC)
-    assert status == DISK_FULL == 74
+@pytest.mark.parametrize(("number", "expected"), [(errno.ENOSPC, 74), (errno.EROFS, 73), (errno.EIO, 73)])
+def test_neither_journal_nor_result_nor_log_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, expected: int
+) -> None:
+    status, tried = attempt(tmp_path, monkeypatch, number)
+    assert status == expected
     assert [path.name for path in tried] == ["journal.jsonl", "log.txt", "result.json", "log.txt"]
 
 
-def test_another_error_of_the_disk_is_not_called_a_full_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(OSError, match="Input/output error"):
-        attempt(tmp_path, monkeypatch, errno.EIO)
+def test_another_error_of_files_is_no_such_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(OSError, match="Permission denied"):
+        attempt(tmp_path, monkeypatch, errno.EACCES)
