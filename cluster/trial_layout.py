@@ -83,6 +83,11 @@ def attempt_result(attempt: int) -> str:
     return f"result-a{attempt}.json"
 
 
+def attempt_trace(attempt: int) -> str:
+    """TRACE on storage, for the same reason: a later attempt may have none."""
+    return f"trace-a{attempt}.json.gz"
+
+
 def journal_segment(attempt: int, part: int, number: int) -> str:
     """Complete lines of JOURNAL on storage; see cluster/journal/replication.py."""
     return f"journal-a{attempt}/{part}-{number:08d}.jsonl"

@@ -10,7 +10,7 @@ from cluster.journal.object_store import Storage, join
 from cluster.journal.replication import JournalCopy
 from cluster.launchers import Launch
 from cluster.pools.pool import Pool
-from cluster.trial_layout import DEVICE_STATE, JOURNAL, RESULT, STEPS, TRACE, TRIAL, attempt_result
+from cluster.trial_layout import DEVICE_STATE, JOURNAL, RESULT, STEPS, TRACE, TRIAL, attempt_result, attempt_trace
 from experiments.atomic_file import atomic_write
 from experiments.trial import Trial
 
@@ -61,8 +61,9 @@ class SharedFiles:
         result = Storage(launch.folder).get(attempt_result(launch.attempt))
         copy.fetch()  # after the result: if there is one, the journal on storage is complete
         self._copies[launch.id] = (copy, time.monotonic())
+        copied = {DEVICE_STATE: DEVICE_STATE, TRACE: attempt_trace(launch.attempt)}
         for name in (DEVICE_STATE, TRACE) if result is not None else (DEVICE_STATE,) if last else ():
-            text = Storage(launch.folder).get(name)
+            text = Storage(launch.folder).get(copied[name])
             if text is not None:
                 (trial_dir / name).write_bytes(text)
         if result is not None:

@@ -22,7 +22,7 @@ from typing import Any
 from cluster import trial_layout
 from cluster.journal.object_store import Storage, StorageError, join
 from cluster.journal.replication import PATIENCE_S, JournalCopy, JournalMirror
-from cluster.trial_layout import DEVICE_STATE, RANK_ZERO, TRACE, TRIAL, attempt_result
+from cluster.trial_layout import DEVICE_STATE, RANK_ZERO, TRACE, TRIAL, attempt_result, attempt_trace
 from experiments.json_file import parse_model
 from experiments.trial import Trial
 
@@ -81,9 +81,9 @@ def mirror_of_rank(path: Path, config: Mapping[str, Any], rank: int) -> Iterator
             _send_state(Storage(store), path)  # the trial may have been measured before it failed
         raise
     if store:
-        for file in (path.with_name(DEVICE_STATE), path.with_name(TRACE)):
-            if file.exists():
-                _retry(lambda file=file: Storage(store).put(file.name, file.read_bytes()))
+        for name, kept in ((DEVICE_STATE, DEVICE_STATE), (TRACE, attempt_trace(config["attempt"]))):
+            if (file := path.with_name(name)).exists():
+                _retry(lambda file=file, kept=kept: Storage(store).put(kept, file.read_bytes()))
         shutil.rmtree(path.parent, ignore_errors=True)  # everything is on the storage now
 
 

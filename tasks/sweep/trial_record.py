@@ -16,7 +16,7 @@ from cluster import launchers
 from cluster.journal.errors import JournalError, LaterJournal
 from cluster.journal.journal import VERSION, Journal, JournalFollower, read_journal
 from cluster.sampler.state_file import read_records
-from cluster.trial_layout import ASIDE, DAMAGED, DEVICE_STATE, JOURNAL, LAUNCH, RESULT, STEPS, TRIAL, kept_aside
+from cluster.trial_layout import ASIDE, DAMAGED, DEVICE_STATE, JOURNAL, LAUNCH, RESULT, STEPS, TRACE, TRIAL, kept_aside
 from experiments.atomic_file import atomic_write
 from experiments.config.errors import DamagedFile
 from experiments.json_file import read_model, sealed_text
@@ -25,7 +25,7 @@ from tasks.sweep.file_stamp import Stamp, file_stamp
 from tasks.sweep.result_file import AGAIN, read_result
 from tasks.sweep.whole_records import record_digest, whole_records
 
-_RECORD = (TRIAL, LAUNCH, JOURNAL, DEVICE_STATE, RESULT, STEPS)  # what is kept aside; the log goes on
+_RECORD = (TRIAL, LAUNCH, JOURNAL, DEVICE_STATE, RESULT, STEPS)  # what is looked at; kept aside with the trace, while the log goes on
 _ATTEMPT = re.compile(rb'"attempt":\s*(\d{1,4})\b')
 
 
@@ -149,7 +149,7 @@ def keep_aside(folder: Path, why: str = DAMAGED) -> Path:
         attempt += 1
     aside = folder / kept_aside(attempt, why)
     aside.mkdir()
-    for name in _RECORD:
+    for name in (*_RECORD, TRACE):
         if os.path.lexists(folder / name):
             (folder / name).rename(aside / name)
     return aside

@@ -64,6 +64,7 @@ def test_the_names_of_files_and_folders() -> None:
 def test_names_that_hold_a_number() -> None:
     assert trial_layout.withdrawal(2) == "withdrawn-a2"
     assert trial_layout.attempt_result(2) == "result-a2.json"
+    assert trial_layout.attempt_trace(2) == "trace-a2.json.gz"
     assert trial_layout.journal_segment(2, 1, 17) == "journal-a2/1-00000017.jsonl"
     assert (trial_layout.rank_failure(3), trial_layout.rank_failure("*")) == ("rank-3.json", "rank-*.json")
     assert trial_layout.probe(64, 1) == "batch-64-a1"

@@ -143,7 +143,7 @@ def test_with_a_result_all_of_the_journal_and_the_trace_are_there(tmp_path: Path
     """The trial ends while it is looked for: its last step must not be missing where its result is not."""
     node = Node(tmp_path)
     node.storage.put("result-a1.json", b"of an earlier attempt")
-    node.storage.put("trace.json.gz", b"of an earlier attempt")
+    node.storage.put("trace-a1.json.gz", b"of an earlier attempt")
     node.write(1)
     node.files.fetch(node.launch, node.here, last=True)
     assert not (node.here / "result.json").exists() and not (node.here / "trace.json.gz").exists()
@@ -153,7 +153,7 @@ def test_with_a_result_all_of_the_journal_and_the_trace_are_there(tmp_path: Path
     def get(storage: Storage, name: str) -> bytes | None:
         if name == journal_segment(2, 1, 0) and real(storage, "result-a2.json") is None:  # all segments were read
             node.write(2)
-            node.storage.put("trace.json.gz", b"trace")
+            node.storage.put("trace-a2.json.gz", b"trace")
             node.storage.put("device_state.jsonl", b"state")
             node.storage.put("result-a2.json", b'{"of": "\xc3\xa4"}')
             return None
@@ -176,6 +176,7 @@ def test_with_a_result_all_of_the_journal_and_the_trace_are_there(tmp_path: Path
 def test_a_trial_without_a_trace_has_its_result(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.write(1)
+    node.storage.put("trace-a1.json.gz", b"of an earlier attempt")
     node.storage.put("result-a2.json", b"{}")
     node.files.fetch(node.launch, node.here)
     assert (node.here / "result.json").exists() and not (node.here / "trace.json.gz").exists()

@@ -273,7 +273,9 @@ def test_a_damaged_record_is_kept_aside_and_attempts_go_on_from_it(store: SweepS
     trial = make_trial(1)
     folder = measured(store, trial, attempt=3)
     (folder / "log.txt").write_text("said")
-    kept = {name: (folder / name).read_bytes() for name in ("journal.jsonl", "result.json", "device_state.jsonl", "trial.json")}
+    (folder / "trace.json.gz").write_bytes(b"of attempt 3")
+    names = ("journal.jsonl", "result.json", "device_state.jsonl", "trial.json", "trace.json.gz")
+    kept = {name: (folder / name).read_bytes() for name in names}
     aside = keep_aside(folder)
     assert aside == folder / "damaged-a3"
     assert {path.name: path.read_bytes() for path in aside.iterdir()} == kept
