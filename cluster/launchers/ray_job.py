@@ -9,6 +9,7 @@ attempt twice starts one job, also if the first process died before it could wri
 from __future__ import annotations
 
 import json
+import math
 import os
 import shlex
 import time
@@ -28,7 +29,7 @@ from cluster.launchers.variant import variant_of
 from cluster.pools.errors import PoolError, PoolRefused
 from cluster.pools.placement import Placement, of_job, place
 from cluster.pools.pool import Pool
-from cluster.pools.probe import admit
+from cluster.pools.probe import admit, lost_node
 from cluster.process_marks import MARK
 from experiments.atomic_file import atomic_write
 from experiments.config.error_text import first_line
@@ -37,6 +38,7 @@ from experiments.trial import Trial, digest
 
 _OVER = ("SUCCEEDED", "FAILED", "STOPPED")
 _TIMEOUT_S = (5.0, 10.0)  # to connect, to answer
+_ASK_NODE_S = 5.0  # from one look at a running job's node to the next; Ray itself takes some 15 s to give a node up
 _UNKNOWN_JOB = "Request failed with status code 404:"  # Ray's client has no type for it; other errors may hold a URL, and any number in it
 
 
@@ -48,6 +50,7 @@ class RayJobLauncher:
         self.files = SharedFiles(pool)
         self._client_: Any = None
         self._pending_since: dict[str, float] = {}
+        self._nodes: dict[str, tuple[float, str | None]] = {}  # launch -> when its node was asked for, and why it is lost
 
     def start(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
         launch = self._launch(trial, trial_dir, attempt)
@@ -95,6 +98,8 @@ class RayJobLauncher:
                 return Status(running=False, message=f"pool {self.pool.name} does not know job {launch.id}: its head was restarted")
             raise self._failed("does not answer", error) from error
         state = details.status.value
+        if state == "RUNNING" and (lost := self._lost(launch, details.driver_node_id)):
+            return Status(running=False, message=f"pool {self.pool.name} has lost its node: {lost}")
         pending = state == "PENDING"
         return Status(
             running=state not in _OVER,
@@ -103,6 +108,18 @@ class RayJobLauncher:
             exit_code=details.driver_exit_code if state in _OVER else None,
             message=details.message if state in ("FAILED", "PENDING") else None,
         )
+
+    def _lost(self, launch: Launch, node: str | None) -> str | None:
+        """Why the node of a running job is lost; None while it is not.
+
+        Ray follows a job from its head's node: where that one's raylet has died, the job stays RUNNING for ever, and cannot be stopped.
+        """
+        asked_at, why = self._nodes.get(launch.id, (-math.inf, None))
+        if node is None or why is not None or time.monotonic() - asked_at < _ASK_NODE_S:
+            return why
+        why = lost_node(self.pool, node)
+        self._nodes[launch.id] = time.monotonic(), why
+        return why
 
     def _overdue(self, launch: Launch) -> str | None:
         """Why a pending job is waited for no longer; None while it is. Counts from when this process first saw it pending."""

@@ -120,6 +120,15 @@ def admit(pool: Pool, placement: Placement, timeout_s: float = _TIMEOUT_S * 2) -
         raise PoolError(f"pool {pool.name} at {head.url}: {where} has room for {placement.workers} worker(s) with {per_worker} each")
 
 
+def lost_node(pool: Pool, node_id: str, timeout_s: float = _TIMEOUT_S) -> str | None:
+    """Why Ray has given this node up, as it says; None while it has not, and where the head does not tell."""
+    try:
+        node = next((one for one in _Head(pool, timeout_s).all_nodes() if one["node_id"] == node_id), None)
+        return (node.get("state_message") or "Ray does not say why") if node and node["state"] == "DEAD" else None
+    except (PoolError, KeyError, TypeError, AttributeError):
+        return None
+
+
 def _cluster(pool: Pool, timeout_s: float) -> dict[str, Any]:
     head = _Head(pool, timeout_s)
     versions: dict[str, Any] = head.versions()
@@ -178,8 +187,12 @@ class _Head:
 
     def nodes(self) -> list[dict[str, Any]]:
         """Live nodes, each with `node_id` and `resources_total`."""
-        answer = self._get("/api/v0/nodes?detail=true&limit=10000")["data"]["result"]["result"]
-        return [node for node in answer if node["state"] == "ALIVE"]
+        return [node for node in self.all_nodes() if node["state"] == "ALIVE"]
+
+    def all_nodes(self) -> list[dict[str, Any]]:
+        """Also those that Ray has given up, whose `state` is DEAD."""
+        answer: list[dict[str, Any]] = self._get("/api/v0/nodes?detail=true&limit=10000")["data"]["result"]["result"]
+        return answer
 
     def usage(self) -> dict[str, Any]:
         """Node id -> resource -> [used, total]."""

@@ -17,7 +17,7 @@ from tasks.sweep.trial_context import TrialContext
 
 _POLL_S = 0.2
 _REAPED_S = 0.01  # from the end of a process until its parent has told us its exit status
-_LEAVING_S = 60.0  # from a worker's result to the end of its process; Ray never tells of the end where a node's raylet was killed
+_LEAVING_S = 60.0  # from a worker's result to the end of its process, which may hang as it leaves
 _TAIL = 4000  # characters at the end of the log that a failed trial's result keeps
 
 

@@ -100,6 +100,25 @@ def test_the_driver_of_a_ray_job_that_is_killed_in_the_traces(
     counts(running, running.end(), "hang", "worker lost: ")
 
 
+def test_a_node_that_is_lost_to_ray_in_the_traces(clusters: Clusters, follow: Callable[..., Running]) -> None:
+    """Its job says that it runs for ever, where what follows it went with the node's raylet before it could tell."""
+    ray = launcher(clusters.b, resources={"bench_b": 1})
+    running = follow(ray, "ffff000000000150", retries=0, fault="hang", **IN_TRACES)
+    running.until(fired_in(running).exists)
+    try:
+        parts = [one for one in clusters.b.processes() if one.name() in ("raylet", "ray::DashboardAgent", "ray::JobSupervisor")]
+        assert len(parts) == 3, parts
+        for part in parts:
+            part.suspend()
+        for part in parts:
+            part.kill()
+        result = running.end()
+        assert clusters.b.jobs()[f"{running.trial.key}-a1"] == "RUNNING"
+    finally:
+        clusters.b.stop()  # without a raylet it takes no job: it is started again for a test that needs it
+    counts(running, result, "hang", "worker lost: pool b has lost its node: ")
+
+
 def test_a_process_that_is_killed_in_its_traces(embedded: LocalLauncher, follow: Callable[..., Running]) -> None:
     """As the kernel does for want of memory. It alone could say how its trial went."""
     running = follow(embedded, "ffff000000000140", retries=0, fault="kill", **IN_TRACES)

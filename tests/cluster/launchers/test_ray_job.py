@@ -29,6 +29,7 @@ class Head:
         self.submitted: list[dict[str, Any]] = []
         self.status = "PENDING"
         self.error: Exception | None = None
+        self.node: str | None = None
 
     def submit_job(self, **values: Any) -> None:
         self.submitted.append(values)
@@ -36,7 +37,7 @@ class Head:
     def get_job_info(self, submission_id: str) -> SimpleNamespace:
         if self.error:
             raise self.error
-        return SimpleNamespace(status=SimpleNamespace(value=self.status), driver_exit_code=None, message="waits")
+        return SimpleNamespace(status=SimpleNamespace(value=self.status), driver_exit_code=None, message="waits", driver_node_id=self.node)
 
 
 @pytest.fixture
@@ -129,6 +130,29 @@ def test_only_a_head_that_does_not_know_a_job_has_lost_it(head: Head) -> None:
     status = launcher().status(launch)
     assert (status.running, status.exit_code) == (False, None)
     assert status.message == f"pool p does not know job {launch.id}: its head was restarted"
+
+
+def test_a_running_job_whose_node_ray_has_lost_is_over(head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray says RUNNING for ever where the raylet of its head's node has died."""
+    clock, asked, lost = [1000.0], list[str](), dict[str, str]()
+    monkeypatch.setattr(ray_job, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(ray_job, "lost_node", lambda pool, node: asked.append(node) or lost.get(node))
+    ray, launch = launcher(), Launch(launcher="ray_job", key=KEY, attempt=1, id=f"{KEY}-a1")
+    head.node = "n1"
+    assert ray.status(launch).pending and not asked, "it has not begun"
+    head.status = "RUNNING"
+    for passed, times in ((0.0, 1), (4.9, 1), (5.0, 2)):
+        clock[0] = 1000.0 + passed
+        assert ray.status(launch).running and asked == ["n1"] * times
+    lost["n1"] = "Unexpected termination: health check failed"
+    clock[0] += 5.0
+    for _ in range(2):  # it stays lost
+        status = ray.status(launch)
+        assert (status.running, status.exit_code, len(asked)) == (False, None, 3)
+        assert status.message == "pool p has lost its node: Unexpected termination: health check failed"
+    ray.stop(launch)  # asks Ray for nothing: it would answer with status 500
+    head.node = None
+    assert launcher().status(launch).running, "an older Ray does not say where a job runs"
 
 
 def test_rays_client_does_not_log_each_upload() -> None:

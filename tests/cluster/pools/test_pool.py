@@ -15,7 +15,7 @@ import pytest
 
 from cluster.pools.errors import PoolError
 from cluster.pools.pool import Pool, find_pool, load_pools
-from cluster.pools.probe import PoolState, probe
+from cluster.pools.probe import PoolState, lost_node, probe
 from experiments.config.errors import ConfigError
 
 TOKEN = "0123456789abcdef"
@@ -254,6 +254,17 @@ def serve() -> Iterator[Serve]:
 def token(monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("THE_TOKEN", TOKEN)
     return "THE_TOKEN"
+
+
+@pytest.mark.parametrize(
+    ("node", "why"),
+    [("ab", None), ("cd", "Ray does not say why"), ("ef", "health check failed"), ("unknown", None)],
+)
+def test_a_node_that_ray_has_given_up(serve: Serve, token: str, node: str, why: str | None) -> None:
+    nodes = [NODE, {**NODE, "node_id": "cd", "state": "DEAD"}, {"node_id": "ef", "state": "DEAD", "state_message": "health check failed"}]
+    answers = {"/api/v0/nodes": {"result": True, "msg": "", "data": {"result": {"total": 3, "result": nodes}}}}
+    assert lost_node(pool(address=serve(answers), token_env=token), node) == why
+    assert lost_node(pool(address=serve({}), token_env=token), node) is None, "it does not list its nodes"
 
 
 def test_a_cluster_says_what_it_has(serve: Serve, token: str) -> None:
