@@ -3,6 +3,7 @@
 `journal-a<attempt>/<part>-<number>.jsonl` holds consecutive complete lines of one attempt's journal. A part is what one process wrote: the
 search for the largest batch, then rank 0. The chain of CRCs runs through all segments of a part, and a part is complete before the next
 one begins. The writer resends a segment unchanged until the storage has it, so a reader may take each segment as soon as it appears.
+The last part may be the flow's: the section by which it closed, in its copy, the journal of a trial that was measured and could not.
 """
 
 from __future__ import annotations
@@ -106,6 +107,7 @@ class SegmentReader:
         self.storage, self.attempt = storage, attempt
         self._part = self._number = self._crc = 0
         self._found: list[Record] = []  # read, and not returned yet
+        self.records = 0  # returned so far
 
     def poll(self) -> list[Record]:
         """New records. Raises StorageError, and JournalError for a segment that was changed after it was written."""
@@ -114,9 +116,15 @@ class SegmentReader:
                 self._found += self._read(text)
             if self._get(self._part + 1, 0) is None:
                 records, self._found = self._found, []
+                self.records += len(records)
                 return records
             if self._get(self._part, self._number) is None:  # the part was whole before the next began
                 self._part, self._number, self._crc = self._part + 1, 0, 0
+
+    @property
+    def next_part(self) -> int:
+        """The number of the part after all that was read."""
+        return self._part + 1 if self._number else self._part
 
     def _get(self, part: int, number: int) -> bytes | None:
         return self.storage.get(journal_segment(self.attempt, part, number))
@@ -160,6 +168,29 @@ class JournalCopy:
             except OSError:  # some of them may be in the file: count them when it can be read
                 self._reader, self._copied = SegmentReader(self._reader.storage, self._attempt), None
                 raise
+
+    def send_own(self) -> None:
+        """Send the records that were added to the copy itself, as a part of their own, unless the storage has them.
+
+        Once they are there, or where a process of the trial still writes segments, it sends nothing. Raises StorageError and JournalError.
+        """
+        reader, read_before = self._reader, self._reader.records
+        if reader.poll() and read_before:
+            return
+        lines, crc = [], 0
+        for record in self._own_records()[reader.records :]:
+            line, crc = encode(record, crc)
+            lines.append(line)
+        if lines:
+            reader.storage.put(journal_segment(self._attempt, reader.next_part, 0), b"".join(lines))
+
+    def _own_records(self) -> list[Record]:
+        """All records of this attempt in the file."""
+        attempt, own = 0, list[Record]()
+        for record in JournalFollower(self.path).poll():
+            attempt = record["attempt"] if record["kind"] == "attempt" else attempt
+            own += [record] * (attempt == self._attempt)
+        return own
 
     def _count_copied(self) -> int:
         """Number of lines of this attempt in the file. Cuts off an incomplete last line, which a killed writer leaves."""

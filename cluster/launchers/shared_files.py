@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -53,10 +54,8 @@ class SharedFiles:
         """
         if not self.pool.storage or launch.folder is None:
             return
-        copy, asked_at = self._copies.get(launch.id, (None, 0.0))
-        if copy is None:
-            copy = JournalCopy(trial_dir / JOURNAL, Storage(launch.folder), launch.attempt)
-        elif not last and time.monotonic() - asked_at < _EVERY_S:
+        copy, asked_at = self._copy(launch, trial_dir)
+        if not last and time.monotonic() - asked_at < _EVERY_S:
             return
         result = Storage(launch.folder).get(attempt_result(launch.attempt))
         copy.fetch()  # after the result: if there is one, the journal on storage is complete
@@ -69,10 +68,16 @@ class SharedFiles:
         if result is not None:
             atomic_write(trial_dir / RESULT, result.decode())
 
+    def _copy(self, launch: Launch, trial_dir: Path) -> tuple[JournalCopy, float]:
+        """The attempt's copy, and when it was last brought up to date (monotonic, s)."""
+        assert launch.folder is not None, "the pool has storage"
+        return self._copies.get(launch.id) or (JournalCopy(trial_dir / JOURNAL, Storage(launch.folder), launch.attempt), -math.inf)
+
     def keep(self, launch: Launch, trial_dir: Path) -> None:
-        """Send result.json and steps.parquet, so that the storage holds all of the trial's files."""
+        """Send result.json, steps.parquet, and what the flow added to the journal, so that the storage holds all of the trial's files."""
         if not self.pool.storage or launch.folder is None:
             return
+        self._copy(launch, trial_dir)[0].send_own()
         for name in (RESULT, STEPS):
             if (trial_dir / name).exists():
                 Storage(launch.folder).put(name, (trial_dir / name).read_bytes())

@@ -6,15 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from cluster.journal.journal import encode, read_journal
+from cluster.journal.after_window import complete_measured
+from cluster.journal.journal import JournalWriter, encode, read_journal
 from cluster.journal.object_store import Storage
+from cluster.journal.replication import JournalMirror
 from cluster.launchers import Launch, shared_files
 from cluster.launchers.shared_files import SharedFiles
 from cluster.pools.pool import Pool
 from cluster.trial_layout import journal_segment
 from cluster.worker import trial_files
-from experiments.trial import DataSource, Trial
+from experiments.trial import DataSource, Outcome, Trial
 from tests.contracts import make_trial
+from tests.measured_support import KEY, write_measured
 
 
 def test_a_data_set_of_this_machine_reaches_the_node_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,3 +199,35 @@ def test_what_the_flow_made_is_kept_beside_it(tmp_path: Path) -> None:
     (tmp_path / "trial" / "result.json").write_text("{2}")
     files.keep(launch, tmp_path / "trial")
     assert Storage(where).get("steps.parquet") == b"rows" and Storage(where).get("result.json") == b"{2}"
+
+
+@pytest.mark.parametrize("same_flow", [True, False])
+def test_the_section_by_which_the_flow_closed_a_journal_is_on_the_storage_too(tmp_path: Path, same_flow: bool) -> None:
+    """Another machine, which reads from the storage, sees the same journal, and sees it closed."""
+    files = SharedFiles(Pool(name="p", device="cpu", address="http://h:1", storage=str(tmp_path / "store")))
+    launch = Launch(launcher="ray_job", key=KEY, attempt=1, id="x-a1", folder=str(tmp_path / "store" / "s" / KEY))
+    storage, here, there = Storage(str(launch.folder)), tmp_path / "here", tmp_path / "there"
+    write_measured(tmp_path / "node" / "journal.jsonl")
+    JournalMirror(tmp_path / "node" / "journal.jsonl", storage, 1).close()
+    files.fetch(launch, here, last=True)
+    files.keep(launch, here)
+    assert set(storage.names()) == {"journal-a1/0-00000000.jsonl"}, "the flow has added nothing"
+    assert complete_measured(here / "journal.jsonl", 1, KEY, Outcome.INFRA, "worker lost")
+    later = files if same_flow else SharedFiles(files.pool)
+    for _ in range(2):
+        later.keep(launch, here)
+        assert set(storage.names()) == {"journal-a1/0-00000000.jsonl", "journal-a1/1-00000000.jsonl"}
+    SharedFiles(files.pool).fetch(launch, there, last=True)
+    assert (there / "journal.jsonl").read_bytes() == (here / "journal.jsonl").read_bytes()
+    found = read_journal(there / "journal.jsonl", 1, KEY)
+    assert found.mark is not None and found.mark.closed and found.notes[-1]["text"].endswith("worker lost")
+
+
+def test_a_process_that_still_writes_segments_has_the_last_word(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.write(1)
+    node.files.fetch(node.launch, node.here)
+    JournalWriter(node.here / "journal.jsonl", 2).close()
+    node.write(2)
+    node.files.keep(node.launch, node.here)
+    assert not [name for name in node.storage.names() if name.startswith("journal-a2/1-")]
