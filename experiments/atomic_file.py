@@ -27,6 +27,12 @@ def atomic_file(path: Path, write: Callable[[Path], object]) -> None:
     fsync_folder(path.parent)
 
 
+def remove_temporaries(path: Path) -> None:
+    """Remove what writers of `path` left that were killed. Nobody may write it now. Raises OSError."""
+    for temporary in path.parent.glob(f".{path.name}.*.tmp"):
+        temporary.unlink(missing_ok=True)
+
+
 def fsync_folder(folder: Path) -> None:
     """Make files that were renamed or created in `folder` survive a power cut. Raises OSError."""
     handle = os.open(folder, os.O_RDONLY)

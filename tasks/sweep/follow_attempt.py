@@ -11,7 +11,7 @@ from cluster.launchers import Launch, LaunchError, Status, processes
 from cluster.trial_layout import JOURNAL, LOG
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.attempt_end import AttemptEnd, judge
-from tasks.sweep.attempt_trace import drop_other_traces
+from tasks.sweep.attempt_files import tidy
 from tasks.sweep.count_measured import count_measured
 from tasks.sweep.trial_context import TrialContext
 
@@ -120,7 +120,7 @@ class AttemptFollower:
         if ended:
             result = count_measured(result, self._trial, self._folder)
             self._observe_new()
-            drop_other_traces(self._folder, result, self._journal)
+            tidy(self._folder, result, self._journal)
         log = launcher.log(self._launch, self._folder)
         if self._launch.launcher == "ray_job":
             path = self._folder / LOG

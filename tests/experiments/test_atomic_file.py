@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.atomic_file import atomic_write
+from experiments.atomic_file import atomic_write, remove_temporaries
 
 
 def test_publish_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,3 +57,10 @@ def test_publish_leaves_no_descriptor_open(tmp_path: Path) -> None:
         assert opened() == [str(tmp_path / "b")]
     atomic_write(tmp_path / "a", "text")
     assert opened() == []
+
+
+def test_what_killed_writers_of_a_file_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    for name in (".a.json.0f1e2d3c.tmp", ".a.json.11111111.tmp", ".b.json.0f1e2d3c.tmp", "a.json", ".a.json"):
+        (tmp_path / name).touch()
+    remove_temporaries(tmp_path / "a.json")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".a.json", ".b.json.0f1e2d3c.tmp", "a.json"]

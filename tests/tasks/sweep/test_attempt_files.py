@@ -1,4 +1,4 @@
-"""Whose trace is in a trial's folder once an attempt is over."""
+"""What is in a trial's folder once an attempt is over."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from cluster.journal.journal import Journal
 from experiments.trial import Outcome
-from tasks.sweep.attempt_trace import drop_other_traces
+from tasks.sweep.attempt_files import tidy
 from tests.measured_support import write_measured
 from tests.tasks.fake_cluster import KEY, Cluster, at, cluster, runner, trial
 from tests.tasks.plan_support import make_result, make_trial
@@ -30,15 +30,16 @@ def test_a_trace_stays_unless_the_attempt_counts_and_made_none(
     tmp_path: Path, outcome: Outcome, window: dict[str, object] | None, stays: bool
 ) -> None:
     (tmp_path / "trace.json.gz").write_bytes(b"of some attempt")
-    drop_other_traces(tmp_path, make_result(make_trial(1), outcome), Journal(window=window))
+    tidy(tmp_path, make_result(make_trial(1), outcome), Journal(window=window))
     assert (tmp_path / "trace.json.gz").exists() == stays
 
 
 @pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.INFRA])
-def test_what_a_killed_process_had_written_of_its_trace_is_removed(tmp_path: Path, outcome: Outcome) -> None:
-    for name in (".17.trace.json.gz", ".17.trace.json.gz.json", ".17.trace.json.gz.json.tmp", "trace.json.gz", ".hold", "journal.jsonl"):
+def test_what_a_killed_process_had_half_written_is_removed(tmp_path: Path, outcome: Outcome) -> None:
+    half = (".17.trace.json.gz", ".17.trace.json.gz.json", ".17.trace.json.gz.json.tmp", ".result.json.9ff98c64.tmp")
+    for name in (*half, "trace.json.gz", ".hold", "journal.jsonl"):
         (tmp_path / name).touch()
-    drop_other_traces(tmp_path, make_result(make_trial(1), outcome), Journal(window=dict(TRACED)))
+    tidy(tmp_path, make_result(make_trial(1), outcome), Journal(window=dict(TRACED)))
     assert sorted(path.name for path in tmp_path.iterdir()) == [".hold", "journal.jsonl", "trace.json.gz"]
 
 

@@ -1,21 +1,23 @@
-"""The trace in a trial's folder is that of the attempt that counts; where that has none, there is none."""
+"""What lies in a trial's folder once an attempt is over: nothing half-written, and no trace but that of the attempt that counts."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from cluster.journal.journal import Journal
-from cluster.trial_layout import TRACE
+from cluster.trial_layout import RESULT, TRACE
+from experiments.atomic_file import remove_temporaries
 from experiments.trial import Outcome, TrialResult
 
 
-def drop_other_traces(folder: Path, result: TrialResult, journal: Journal) -> None:
-    """Remove what a killed process had written of its trace, and an earlier attempt's trace where this one counts and made none.
+def tidy(folder: Path, result: TrialResult, journal: Journal) -> None:
+    """Remove what a killed process had written of its trace or result, and an earlier attempt's trace where this one counts and made none.
 
     All processes of the attempt, whose records `journal` has, must have been told to end. Raises OSError.
     """
     for part in folder.glob(f".*{TRACE}*"):  # see `trace` in cluster/worker/measure/profile.py
         part.unlink(missing_ok=True)
+    remove_temporaries(folder / RESULT)
     made = "profile" in (journal.window or {})
     if result.outcome is Outcome.OK and not made and (folder / TRACE).exists():
         (folder / TRACE).unlink(missing_ok=True)
