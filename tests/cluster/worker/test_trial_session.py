@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 
 from cluster.worker import measured_window, set_up, torch_internals
 from cluster.worker.rank_group import Ranks
-from cluster.worker.staged_weights import drawn
+from cluster.worker.staged_weights import Built, drawn
 from experiments.components.workload import Unsupported
 from experiments.workloads import synthetic
 from tests.clock_support import HOST_LAUNCH
@@ -31,6 +32,19 @@ def test_the_time_to_the_first_step_leaves_the_evaluation_aside(setting: Setting
     assert window["time_to_first_step_s"] == pytest.approx(100 + HOST_LAUNCH + STEP)
     assert [record["when"] for record in setting.world.of("evaluation")] == ["before", "after"]
     assert setting.world.of("evaluation")[0]["metrics"] == {"loss": 1.0, "chance_loss": 2.0}
+
+
+def test_the_time_to_the_first_step_leaves_aside_what_weights_took_that_were_kept_for_later_trials(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(draw: Any, seed: int, place: Any) -> Built:
+        return replace(drawn(draw, seed, place), drawn_s=7.0, kept_s=11.0)
+
+    monkeypatch.setattr(set_up, "_weights", lambda *_: build)
+    monkeypatch.setattr(setting.train_step, "evaluate", dict)
+    window = setting.run()
+    assert (window["weights_drawn_s"], window["weights_kept_s"]) == (7.0, 11.0)
+    assert window["time_to_first_step_s"] == pytest.approx(100 + HOST_LAUNCH + STEP - 11.0)
 
 
 def test_steps_are_numbered_through_and_measured_after_the_warm_up(setting: Setting) -> None:

@@ -113,6 +113,16 @@ def test_a_live_process_that_says_nothing_is_stopped_too(stage: Stage) -> None:
     assert stage.text.splitlines()[-1] == f"{SWEEP_ID} is stopped"
 
 
+def test_how_an_earlier_flow_ended_is_not_told_of_this_one(stage: Stage) -> None:
+    saved(make_plan([make_trial(1)]))
+    with ExitStack() as holder:
+        holder.enter_context(SweepStore(SWEEP_ID).lease())
+        SweepStore(SWEEP_ID).save_status(0, "done: 1 ok")
+        stage.clock.on_sleep = lambda clock: holder.close()
+        assert stage.stop() == 0
+    assert stage.text.splitlines()[-1] == f"{SWEEP_ID} is stopped"
+
+
 def test_a_live_process_that_does_not_obey_is_waited_for_two_minutes(stage: Stage) -> None:
     plan_of_four()
     with SweepStore(SWEEP_ID).lease():
@@ -171,6 +181,17 @@ def test_a_trial_that_cannot_be_stopped_is_named_and_the_others_are_stopped(stag
         f"{SWEEP_ID}: its process was dead; stopped 1 trial(s) that it had left running",
     ]
     assert SweepStore(SWEEP_ID).result(plan.trials[1].key) is None
+
+
+def test_a_sweep_of_which_nothing_can_be_stopped_is_not_stopped(stage: Stage) -> None:
+    begun(plan := make_plan([make_trial(1)]), 1)
+
+    def refuse(launch: Launch) -> None:
+        raise LaunchError("pool cpu does not answer")
+
+    stage.launcher.on_stop = refuse
+    assert stage.stop() == 1
+    assert stage.text == f"{plan.trials[0].name} cannot be stopped: pool cpu does not answer" and stage.published == []
 
 
 def test_a_trial_that_never_began_needs_no_pool(stage: Stage) -> None:

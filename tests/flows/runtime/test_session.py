@@ -248,7 +248,7 @@ class Head:
         self.ended.append(reason)
 
 
-@pytest.mark.parametrize("ended", [None, Outcome.OK, Outcome.INFRA])
+@pytest.mark.parametrize("ended", [None, Outcome.OK, Outcome.INFRA, Outcome.CANCELLED])
 def test_a_trial_that_began_before_the_flow_is_followed_first_even_if_it_has_ended(stage: Stage, ended: Outcome | None) -> None:
     plan = make_plan([make_trial(1), make_trial(2), make_trial(3)])
     saved(plan, t1=Outcome.OK, **({"t2": ended} if ended else {}))

@@ -89,6 +89,12 @@ def test_a_stop_ends_what_nobody_follows_and_keeps_the_first_reason(stage: Stage
     assert stage.launcher.stopped == [plan.trials[1].key]
     stage.launcher.problem = LaunchError("pool p does not answer")
     stop_trials(session, "third")  # is no reason to fail
+    (session.store.trial_dir(plan.trials[1].key) / "launch.json").write_text("{")
+    stage.launcher.problem = None
+    begun(plan, 3)
+    stage.launcher.stopped.clear()
+    stop_trials(session, "fourth")  # nor is a damaged file, which keeps no other trial running
+    assert stage.launcher.stopped == [plan.trials[2].key]
 
 
 @pytest.fixture

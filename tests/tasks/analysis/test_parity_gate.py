@@ -345,3 +345,90 @@ def test_a_divergence_of_a_seed_that_the_reference_has_not_proves_nothing() -> N
 def test_a_cell_with_more_seeds_than_its_baseline_of_equal_precision_is_no_reference_to_itself() -> None:
     cells = gate(cell("base", precision="fp32", compile="none"), cell("other", precision="fp32", compile="layer", seeds=THREE))
     assert status(cells["other"]) == "unproven" and not cells["other"].claimed and not cells["other"].reference
+
+
+def placed(rows: list[TrialRow], field: str, value: str) -> list[TrialRow]:
+    """The rows, of trials of another pool, environment or commit."""
+    return [replace(one, trial=one.trial.model_copy(update={field: value})) for one in rows]
+
+
+@pytest.mark.parametrize("field", ["pool", "environment", "commit"])
+def test_of_equal_references_that_of_the_baselines_place_counts(field: str) -> None:
+    """Their losses are 5 % apart, as of another library version."""
+    full: dict[str, Any] = {"precision": "fp32", "seeds": THREE}
+    here, there = placed(cell("here", **full), field, "a"), placed(cell("there", 2.1, **full), field, "b")
+    low = placed(cell("low", 2.1, precision="bf16", seeds=THREE), field, "b")
+    assert status(gate(here, there, low, baseline="there")["low"]) == "proven"
+    assert status(gate(here, there, low, baseline="here")["low"]) == "struck", "its own place is not asked for"
+    assert status(gate(here, there, low, baseline="none")["low"]) == "proven", "without a baseline it is"
+
+
+def test_of_equal_references_what_computes_as_the_baseline_counts_then_what_is_not_compiled() -> None:
+    full: dict[str, Any] = {"precision": "fp32", "seeds": THREE}
+    first = cell("eager", 2.1, attention="eager", compile="none", **full)
+    low = cell("low", precision="bf16", attention="sdpa", compile="none", seeds=THREE)
+    assert status(gate(first, cell("base", attention="sdpa", compile="none", **full), low)["low"]) == "proven"
+    compiled = cell("compiled", 2.1, attention="sdpa", compile="layer", **full)
+    half = cell("base", precision="fp16", attention="sdpa", compile="none", seeds=THREE)
+    assert status(gate(compiled, cell("eager", attention="eager", compile="none", **full), half, low)["low"]) == "proven"
+
+
+def test_what_is_less_exact_is_no_reference_however_many_seeds_it_has() -> None:
+    cells = gate(cell("base", **BF16), cell("full", precision="fp32", kernels="stock"))
+    assert (cells["full"].parity, cells["full"].reference) == (None, "fp32")
+
+
+def test_one_seed_is_enough_for_a_reference_that_does_not_train() -> None:
+    latency = {"latency_p50_s": 0.1}
+    cells = gate(
+        cell("base", precision="fp32", kernels="stock", summary=latency),
+        cell("bf16", **BF16, summary=latency),
+        cell("fp8", **FP8, summary=latency),
+    )
+    assert "against fp32 over 120 steps, the same batches" in str(cells["fp8"].parity_note)
+
+
+def test_a_reference_may_have_compiled_anew_what_its_cell_compiles() -> None:
+    """Early references have `compile_cache` as their cell had, and compile nothing."""
+    fresh: dict[str, Any] = {"compile_cache": "fresh", "seeds": THREE}
+    cells = gate(cell("base", precision="fp32", compile="none", **fresh), cell("low", precision="bf16", compile="layer", **fresh))
+    assert cells["base"].reference == "fp32" and status(cells["low"]) == "proven"
+
+
+def test_a_parameter_that_is_not_set_is_as_one_that_there_is_not() -> None:
+    cells = gate(cell("base", precision="fp32", seeds=THREE), cell("low", precision="bf16", image_size=None, seeds=THREE))
+    assert status(cells["low"]) == "proven"
+
+
+def test_the_batch_that_a_trial_was_given_is_its_batch() -> None:
+    given: dict[str, Any] = {"batch_size": 24, "seeds": THREE}
+    cells = gate(cell("base", precision="fp32", **given), cell("low", precision="bf16", result_summary={"batch_size": 8}, **given))
+    assert status(cells["low"]) == "proven"
+
+
+def test_another_seed_is_nothing_that_a_reference_differs_in() -> None:
+    cells = gate(cell("base", precision="fp32", seeds=(0,)), cell("longer", precision="bf16", learning_rate=1.0, seeds=(7,)))
+    assert str(cells["longer"].parity_note).endswith("cell differs in learning_rate, so it is no reference")
+
+
+def test_a_cell_without_a_value_has_nothing_to_prove() -> None:
+    cells = gate(cell("base", precision="fp32", seeds=THREE), cell("low", precision="bf16", outcome=Outcome.DOES_NOT_FIT))
+    assert (cells["low"].parity, cells["low"].parity_note) == (None, None)
+
+
+def test_of_cells_that_are_no_reference_the_one_is_named_that_lacks_least() -> None:
+    loose: dict[str, Any] = {"linear": "switchback", "allow_tf32": True, "seeds": THREE}
+    cells = gate(cell("base", precision="fp32", **loose), cell("bf16", precision="bf16", **loose), cell("half", precision="fp16", **loose))
+    assert str(cells["half"].parity_note).endswith("; a cell in bf16 would be one with linear plain")
+
+
+def test_what_differs_is_struck_also_where_another_of_its_seeds_diverged() -> None:
+    low = diverging(cell("low", 2.1, precision="bf16", seeds=range(4)), 3)
+    assert status(gate(cell("base", precision="fp32", seeds=THREE), low)["low"]) == "struck"
+
+
+def test_two_trials_of_a_seed_are_compared_over_the_steps_that_both_have() -> None:
+    low = cell("low", precision="bf16", seeds=(0, 0, 1, 2))
+    low[1] = replace(low[1], losses=low[1].losses[:110])
+    parity = gate(cell("base", precision="fp32", seeds=THREE), low)["low"].parity
+    assert parity is not None and (parity.status, parity.steps) == (ParityStatus.PROVEN, 110)
