@@ -105,6 +105,8 @@ def test_a_node_that_is_lost_to_ray_in_the_traces(clusters: Clusters, follow: Ca
     ray = launcher(clusters.b, resources={"bench_b": 1})
     running = follow(ray, "ffff000000000150", retries=0, fault="hang", **IN_TRACES)
     running.until(fired_in(running).exists)
+    state = running.folder / "device_state.jsonl"
+    running.until(lambda: state.exists() and b"\n" in state.read_bytes())  # on a busy machine the sampler begins later than the steps
     try:
         parts = [one for one in clusters.b.processes() if one.name() in ("raylet", "ray::DashboardAgent", "ray::JobSupervisor")]
         assert len(parts) == 3, parts
