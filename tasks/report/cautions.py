@@ -9,7 +9,7 @@ from experiments import workloads
 from experiments.config.errors import ConfigError
 from experiments.stats.step_interval import LEAST_STEPS, TOO_SHORT
 from tasks.analysis.cell import Cell
-from tasks.analysis.judge_cells import OF_MANY, ONE_TRIAL, SPREADS_DIFFER
+from tasks.analysis.judge_cells import OF_MANY, SPREADS_DIFFER
 from tasks.analysis.trial_row import TrialRow
 from tasks.report.places import caution_of_places
 from tasks.report.sections.device_state import work_cautions
@@ -98,10 +98,10 @@ def _of_repeats(cells: Sequence[Cell]) -> list[str]:
 
 
 def _of_undecided(cells: Sequence[Cell]) -> list[str]:
-    """Why speed-ups over the baseline are undecided although both sides have two trials; of single trials `_of_repeats` tells."""
+    """Why speed-ups over the baseline are undecided although both sides have two trials, as far as no other group tells."""
     names: dict[str, list[str]] = {}
     for cell in cells:
-        if cell.why_undecided and cell.why_undecided != ONE_TRIAL:
+        if cell.why_undecided:
             names.setdefault(cell.why_undecided, []).append(cell.short)
     compared = sum(cell.speedup is not None for cell in cells)
     lines = []

@@ -274,3 +274,76 @@ def test_an_allocator_that_never_had_to_is_not() -> None:
         for one in cell.rows:
             one.summary["alloc_retries"] = 0
     assert of_cells([], cells, emulated=False) == []
+
+
+def test_groups_come_in_their_order_with_what_the_report_knows_of_plan_code_and_crashes() -> None:
+    rows = [*repeats(workers(0), 100.0), row(workers(1), 120.0), row(workers(2), None, problem="its journal is damaged")]
+    rows += repeats(workers(4), 100.0, emulated=True)
+    cells = made(rows)
+    damaged = "left out of every figure, since files are damaged"
+    groups = caution_groups(rows, cells, emulated=False, of_plan=["planned"], of_code=["code"], of_crashes=["again"])
+    assert [(group.title, list(group.lines)) for group in groups if group.title not in ("Repeats and intervals", "Emulation")] == [
+        ("Damaged files", [f"1 trial of 8 {damaged} ({rows[4].trial.name}: its journal is damaged)."]),
+        ("Planned and not there", ["planned"]),
+        ("Run again", ["again"]),
+        ("Other work on the devices and their hosts", [UNSAMPLED]),
+        ("Code", ["code"]),
+    ]
+    assert [group.title for group in groups][4:] == ["Repeats and intervals", "Code", "Emulation"]
+
+
+@pytest.mark.parametrize(("count", "end"), [(4, "4: x)."), (5, "4: x; ...).")])
+def test_four_damaged_trials_are_named(count: int, end: str) -> None:
+    rows = [row(workers(0), None, repeat=place, problem="x") for place in range(1, count + 1)]
+    [line] = of_cells(rows, [], emulated=False)
+    assert line.startswith(f"{count} trials of {count} left out") and line.replace("#", "").endswith(end)
+
+
+def test_one_cell_of_which_one_trial_counts_has_it() -> None:
+    rows = [*repeats(workers(0), 100.0), row(workers(1)), row(workers(1), None, repeat=2, outcome=Outcome.CRASHED)]
+    assert cautions(*rows) == [f"1 cell of 2 (MP-1) {ONCE.replace('ran once', 'has one trial that counts')}"]
+
+
+@pytest.mark.parametrize(
+    ("axis", "second", "hint"),
+    [
+        (True, False, "A smaller batch or checkpointing does without."),
+        (False, False, "With --set expandable_segments=true memory fragments less."),
+        (False, True, "A smaller batch or checkpointing does without."),
+    ],
+)
+def test_expandable_segments_are_recommended_where_not_all_have_tried_them(axis: bool, second: bool, hint: str) -> None:
+    """Tried as an axis, though in no cell whose memory was short; or by all of these."""
+    name = "expandable_segments"
+    cells = made(
+        [
+            *repeats({**workers(0), **({name: False} if axis else {})}, 100.0, parameters={} if axis else {name: True}),
+            *repeats({**workers(1), **({name: False} if axis else {})}, 100.0, parameters={} if axis else {name: second}),
+        ]
+    )
+    for one in (one for cell in cells for one in cell.rows):
+        one.summary["alloc_retries"] = 4
+    [line] = of_cells([], cells, emulated=False)
+    assert line.endswith(hint)
+
+
+def test_one_emulated_trial_is_said() -> None:
+    [line] = [line for line in cautions(row(workers(1), emulated=True), *repeats(workers(0), 100.0)) if "emulated" in line]
+    assert line.startswith("1 trial ran on an emulated device")
+
+
+def test_settling_says_nothing_of_a_metric_that_the_node_does_not_change() -> None:
+    unsettled = {"settled": False, "drift": 0.5}
+    for metric, said in (("throughput", True), ("final_loss", False)):
+        rows = [row(workers(0), 2.0, metric=metric, repeat=place, summary=unsettled) for place in (1, 2, 3)]
+        lines = of_cells([], made(rows, settings(metric=metric)), emulated=False)
+        assert any(line.startswith("Step times never settled") for line in lines) is said
+
+
+@pytest.mark.parametrize("known", [None, KNOWN])
+def test_the_spread_of_emulated_trials_is_of_no_interest(known: Spread | None) -> None:
+    cells = made([row(workers(0)), row(workers(1))])
+    for cell in cells:
+        cell.known = known
+    lines = {emulated: of_cells([], cells, emulated=emulated) for emulated in (False, True)}
+    assert [len([line for line in lines[emulated] if line.startswith("A cell that ran once on pool cpu")]) for emulated in lines] == [1, 0]

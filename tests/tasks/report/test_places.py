@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+
+import pytest
 
 from tasks.report.places import caution_of_places
 from tests.tasks.cell_support import made, report_of
@@ -53,3 +56,22 @@ def test_who_is_fastest_goes_by_trials_beside_each_other_and_not_by_the_mean_of_
     report = report_of(rows)
     assert report.answer is not None and report.answer.best.trial.axes["dataloader_workers"] in (0, 2)
     assert report.answer.sentences[0].startswith("Best measured, though not all on one host in one sitting: MP-")
+
+
+def test_pools_of_a_host_each_need_no_word() -> None:
+    rows = spread_over_hosts(["aaa", "bbb"])
+    gpu = [replace(one, trial=one.trial.model_copy(update={"pool": "gpu"})) for one in rows[3:]]
+    assert {one.environment["host_id"] for one in gpu} == {"id-b"}
+    assert not [line for line in caution_of_places(made([*rows[:3], *gpu])) if line.startswith("The trials of pool")]
+
+
+def test_four_hosts_are_named_and_times_are_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        [line] = [line for line in caution_of_places(made(spread_over_hosts(["acdef", "acdef"]))) if line.startswith("The trials")]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert "2 trials (host id-a, from 1970-01-01 00:00 UTC)" in line
+    assert "host id-d" in line and "host id-e" not in line and " and 2 more." in line

@@ -97,6 +97,8 @@ def test_what_a_disturbed_trial_learnt_counts() -> None:
         "Other work disturbed 1 trial (MP-0 · #2): its times are left out of the figures, and what it learnt counts.",
         "Other work disturbed every trial of 1 cell (MP-1): what they learnt counts, and their times are not the device's alone.",
     ]
+    crashed = row(workers(1), None, repeat=3, outcome=Outcome.CRASHED)
+    assert report_of([*learnt, crashed], suite).cautions[:2] == report_of(learnt, suite).cautions[:2], "it learnt nothing"
     third = sampled(0, 3, disturbed=CO_TENANT)
     two = [*learnt[:2], replace(third, summary={**third.summary, "eval_loss_after": 1.5})]
     assert report_of(two, suite).cautions[0] == (
@@ -149,6 +151,7 @@ def test_trials_of_which_other_work_could_not_be_seen_are_named_by_reason() -> N
         "1 trial (MP-1 · #2) was not judged for other work: the sampler covered less than 90 % of the window.",
     ]
     assert unjudged_cautions(made([sampled(0, 1), sampled(1, 1)])) == []
+    assert unjudged_cautions([]) == [], "nothing was to be recorded"
 
 
 def test_a_trial_without_samples_is_named_and_a_sweep_without_any_says_so_once() -> None:
