@@ -30,7 +30,7 @@ def judged(shares: tuple[float, ...], n: int = 200, **more: bool) -> Parity:
 def test_the_error_is_that_of_the_pairs() -> None:
     found = judged((0.001, 0.002, 0.003))
     se = 0.001 / math.sqrt(3)
-    assert (found.status, found.pairs, found.seeds, found.steps) == (PROVEN, 3, 3, 200)
+    assert (found.status, found.pairs, found.seeds, found.steps, found.left_at) == (PROVEN, 3, 3, 200, None)
     half = stats.t.ppf(0.95, 2) * se
     assert (found.difference, found.low, found.high) == pytest.approx((0.002, 0.002 - half, 0.002 + half))
     assert found.bound == pytest.approx(T2 * se) and T2 * se > MARGIN
@@ -117,8 +117,8 @@ def test_what_is_too_short_or_learns_nothing_proves_nothing() -> None:
     assert judged((0.0, 0.0, 0.0), 99).why == "99 steps are too few" and judged((0.0, 0.0, 0.0), 100).status is PROVEN
     assert judged((0.02, 0.02, 0.02), 8).status is STRUCK, "what differs may show at once"
     assert judged((0.02, 0.02, 0.02), 7).why == "7 steps in common are too few to judge a loss curve"
-    for start, status in ((1.03, PROVEN), (1.01, UNPROVEN)):  # 2 % of what it starts at
-        curves = {seed: np.where(np.arange(200) < 100, 2.0 * start, 2.0) for seed in range(3)}
+    for start, status in ((1.0205, PROVEN), (1.0203, UNPROVEN), (-1.0, UNPROVEN)):  # 2 % of what it starts at
+        curves = {seed: np.where(np.arange(200) < 100, 2.0 * start, math.copysign(2.0, start)) for seed in range(3)}
         found = loss_parity(curves, curves)
         assert found.status is status and ("not learnt" in found.why) == (status is UNPROVEN)
 
@@ -174,6 +174,22 @@ def test_where_a_curve_left_is_the_block_from_which_it_stays_outside() -> None:
     assert _left_at(np.array([10, 20, 30, 40]), np.array([0.0, 0.007, 0.02, 0.02])) == 11, "0.7 % is outside"
     found = judged((0.02, 0.02, 0.02), 160)
     assert found.ends.tolist() == list(range(10, 161, 10)) and found.curve == pytest.approx(np.full(16, 0.02))
+
+
+def test_the_recommended_length_goes_by_the_upper_limit_of_the_steps_noise() -> None:
+    noise = np.random.default_rng(1).standard_normal(2000)
+    found = loss_parity({0: 2.0 * (1 + 0.3 * (noise - noise[1000:].mean()))}, {0: np.full(2000, 2.0)}, trains=False)
+    assert found.bound is not None and found.bound > MARGIN and found.recommended is not None
+    t, z, largest = stats.t.ppf(0.995, 7), stats.norm.ppf(0.9), math.sqrt(7 / stats.chi2.ppf(0.05, 7))
+    variance = (found.bound / t) ** 2 * 7 / stats.chi2.ppf(0.1, 7)
+    length = 2000 * variance * ((t + z * largest) / 0.01) ** 2
+    assert length <= found.recommended <= length + 2
+
+
+def test_a_loss_that_breaks_in_two_seeds_left_where_the_first_of_them_did() -> None:
+    late, early = fall(), fall()
+    late[149], early[119] = math.inf, math.inf
+    assert loss_parity({0: late, 1: early, 2: fall()}, {seed: fall() for seed in range(3)}).left_at == 120
 
 
 def test_the_recommended_length_is_that_at_which_one_percent_is_found() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -347,3 +348,11 @@ def test_the_spread_of_emulated_trials_is_of_no_interest(known: Spread | None) -
         cell.known = known
     lines = {emulated: of_cells([], cells, emulated=emulated) for emulated in (False, True)}
     assert [len([line for line in lines[emulated] if line.startswith("A cell that ran once on pool cpu")]) for emulated in lines] == [1, 0]
+
+
+def test_rounds_that_act_on_cells_otherwise_are_said_once_a_pool() -> None:
+    cells: list[Any] = made([*repeats(workers(0), 100.0), *repeats(workers(1), 100.0)])
+    for cell in cells:
+        cell.layout = SimpleNamespace(rounds_differ=True)
+    [line] = of_cells([], cells, emulated=False)
+    assert line.startswith("On pool cpu a test at 5 % finds that rounds acted on some cells otherwise than on others")
