@@ -35,7 +35,7 @@ test: $(STAMP) ## all tests but test-faults and test-gaudi, 10 to 16 minutes on 
 test-fast: $(STAMP) ## the tests that start no server
 	$(BIN)/python -m pytest -m "not integration and not fault"
 
-test-faults: $(STAMP) ## the tests that break things under running sweeps: processes, servers, nodes, disks; 4 to 7 minutes
+test-faults: $(STAMP) ## the tests that break things under running sweeps: processes, servers, nodes, disks; 7 to 11 minutes
 	$(BIN)/python -m pytest -n 3 --dist loadgroup tests/faults
 
 test-gpu: $(STAMP) ## what only a GPU can run: kernels, the sampler's view of it; skipped without one
