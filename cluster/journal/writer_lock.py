@@ -1,7 +1,8 @@
 """A lock that a file's writer holds while it may write: the kernel releases it with the process, however that ends.
 
-It tells others, also on another host that shares the file system, that nobody writes any more. It is flock's, which closing another
-descriptor of the file does not release, as mirrors do. A forked child has it too, until it has ended.
+It tells others that nobody writes any more; also on another host that shares the file system, unless that is mounted with locks of one
+host alone (NFS with nolock or local_lock). It is flock's, which closing another descriptor of the file does not release, as mirrors do.
+A forked child has it too, until it has ended.
 """
 
 from __future__ import annotations

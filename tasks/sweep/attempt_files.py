@@ -19,5 +19,5 @@ def tidy(folder: Path, result: TrialResult, journal: Journal) -> None:
         part.unlink(missing_ok=True)
     remove_temporaries(folder / RESULT)
     made = "profile" in (journal.window or {})
-    if result.outcome is Outcome.OK and not made and (folder / TRACE).exists():
+    if result.outcome is Outcome.OK and not made:
         (folder / TRACE).unlink(missing_ok=True)
