@@ -22,6 +22,7 @@ from typing import Any
 import psutil
 import pytest
 
+from cluster.process_variables import variables
 from tests.ports_support import free_ports
 from tests.s3_support import s3_server
 from tests.shared_support import kept
@@ -148,7 +149,7 @@ class Cluster:
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):
-                if process.environ().get(MARK) == self.mark:
+                if variables(process).get(MARK) == self.mark:
                     found.append(process)
         return found
 

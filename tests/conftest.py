@@ -20,6 +20,7 @@ import pytest
 
 from cluster import process_marks
 from cluster.launchers import processes
+from cluster.process_variables import variables
 from tests import database_support, shared_support
 from tests.clusters_support import clusters, started_clusters
 
@@ -170,7 +171,7 @@ def started_here() -> dict[int, psutil.Process]:
         try:
             if process in _others:
                 continue
-            mark = processes.variables(process).get(MARK) if process.create_time() > _BEGAN else "of before the session"
+            mark = variables(process).get(MARK) if process.create_time() > _BEGAN else "of before the session"
             if mark == os.environ.get(MARK):
                 if _counts(process):
                     found[process.pid] = process
@@ -184,7 +185,7 @@ def started_here() -> dict[int, psutil.Process]:
 def _is_of_a_stack(process: psutil.Process) -> bool:
     """True for what a stack's Ray head keeps for later; what it runs for a trial counts as the test's. The stack ends with its fixture."""
     try:
-        environment = process.environ()
+        environment = variables(process)
         return "SWEEPBENCH_STACK" in environment and (
             environment.get(process_marks.MARK, process_marks.NO_TRIAL) == process_marks.NO_TRIAL or processes.of_the_cluster(process)
         )

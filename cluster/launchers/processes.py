@@ -12,11 +12,11 @@ import time
 import psutil
 
 from cluster.process_marks import MARK
+from cluster.process_variables import variables
 
 # A detached actor that a cluster's first trial starts for all that follow, with its own environment; Ray restarts it when it is killed
 _OF_THE_CLUSTER = "ray::_AutoscalingCoordinatorActor"
 END_POLL_S = 0.02
-EXEC_POLL_S, EXEC_POLLS = 0.005, 200  # interval (s) and limit of the checks on a process that is in exec
 
 
 def of_trial(key: str) -> list[psutil.Process]:
@@ -29,21 +29,6 @@ def of_trial(key: str) -> list[psutil.Process]:
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess, OSError):
             continue  # it has ended, or belongs to another user
     return marked
-
-
-def variables(process: psutil.Process) -> dict[str, str]:
-    """A process's environment. During exec a process shows none and would be missed, so this waits up to a second for it.
-
-    Raises psutil.Error or OSError of one that has ended or is another user's.
-    """
-    for _ in range(EXEC_POLLS):
-        found = process.environ()
-        if found or not process.memory_info().vms:  # a kernel thread has no address space, nor has a zombie
-            return found
-        if process.cmdline():  # set together with the environment: it is complete, or the process has no variables
-            return process.environ()
-        time.sleep(EXEC_POLL_S)
-    return {}
 
 
 def of_the_cluster(process: psutil.Process) -> bool:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import psutil
 
+from cluster.process_variables import variables
 from cluster.stack.errors import StackError
 from experiments.atomic_file import atomic_write
 
@@ -153,7 +154,7 @@ def _leader(record: Record) -> psutil.Process | None:
 
 def _marked(process: psutil.Process, mark: str) -> bool:
     try:
-        return process.environ().get(MARK) == mark
+        return variables(process).get(MARK) == mark
     except (psutil.Error, OSError):
         return False  # it has ended, or belongs to another user
 

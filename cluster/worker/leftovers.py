@@ -12,6 +12,7 @@ import os
 import psutil
 
 from cluster.process_marks import MARK, NO_TRIAL, POOL_MARK
+from cluster.process_variables import variables
 
 
 def end() -> list[str]:
@@ -22,7 +23,7 @@ def end() -> list[str]:
     notes, killed = [], []
     for process in psutil.process_iter():
         try:
-            environment = process.environ()
+            environment = variables(process)
             trial_key = environment.get(MARK)
             if environment.get(POOL_MARK) != pool or trial_key in (None, NO_TRIAL) or _runs(process):
                 continue
@@ -46,7 +47,7 @@ def _runs(process: psutil.Process) -> bool:
 
 def _is_template(process: psutil.Process) -> bool:
     try:
-        return process.environ().get(MARK) == NO_TRIAL
+        return variables(process).get(MARK) == NO_TRIAL
     except (psutil.Error, OSError):
         return False
 

@@ -14,6 +14,7 @@ from cluster.launchers import processes, ray_job
 from cluster.launchers.local import LocalLauncher
 from cluster.pools.pool import Pool
 from cluster.process_marks import MARK, NO_TRIAL
+from cluster.process_variables import variables
 from experiments.trial import Outcome
 from tests.clusters_support import Cluster, Clusters
 from tests.process_support import commands_of
@@ -54,7 +55,7 @@ def template_of(running: Running) -> psutil.Process:
     found = commands_of(running.trial.key).items()
     trial = next(process for process, command in found if "cluster.worker.template" in command)
     template = trial.parent()
-    assert template is not None and template.environ()[MARK] == NO_TRIAL
+    assert template is not None and variables(template)[MARK] == NO_TRIAL
     return template
 
 

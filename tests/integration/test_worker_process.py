@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from cluster.journal.journal import read_journal
+from cluster.launchers import processes
 from cluster.launchers.template import ForkedTrial, Template
 from experiments.json_file import parse_model
 from experiments.trial import Outcome, Trial, TrialResult
@@ -112,7 +112,7 @@ def test_a_rank_that_is_killed_is_a_lost_worker_and_takes_the_others_with_it(tmp
     assert result.outcome is Outcome.INFRA
     assert result.reason is not None and result.reason.startswith("worker_lost: rank 1 was killed by SIGKILL")
     assert len(read_journal(folder / "journal.jsonl").steps) >= 1
-    assert not _processes(f"{'kill':0>16}")
+    assert not processes.of_trial(f"{'kill':0>16}")
 
 
 def test_a_rank_out_of_device_memory_explains_the_trial(tmp_path: Path, trial_template: Template) -> None:
@@ -182,17 +182,6 @@ def test_the_largest_batch_is_found_by_probes_in_processes_of_their_own(tmp_path
     assert probes == {1: "ok", 2: "does_not_fit"}
     notes = " ".join(note["text"] for note in read_journal(folder / "journal.jsonl").notes)
     assert "1 samples fit, 2 does not" in notes and "3%" in notes
-
-
-def _processes(key: str) -> list[psutil.Process]:
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get("SWEEPBENCH_TRIAL") == key:
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
 
 
 @pytest.mark.parametrize(("workload", "parameters"), [("synthetic", {"profile_steps": 1}), ("faulty", {})])

@@ -16,6 +16,7 @@ from typing import Any, TextIO
 
 import psutil
 
+from cluster.process_variables import variables
 from cluster.stack.settings import Settings
 from experiments.config.paths import REPOSITORY
 from tasks.sweep.store import SweepStore, list_sweeps
@@ -227,7 +228,7 @@ class RoundRun:
     def _marked(self) -> Iterator[psutil.Process]:
         for process in psutil.process_iter():
             try:
-                if process.environ().get(MARK) == self._mark and process.status() != psutil.STATUS_ZOMBIE:
+                if variables(process).get(MARK) == self._mark and process.status() != psutil.STATUS_ZOMBIE:
                     yield process
             except (psutil.Error, OSError):
                 continue
@@ -270,7 +271,7 @@ class RoundRun:
 
 def _describe(process: psutil.Process) -> str:
     try:
-        key = process.environ().get("SWEEPBENCH_TRIAL", "")
+        key = variables(process).get("SWEEPBENCH_TRIAL", "")
         return f"{process.pid} {key} {shown(process.cmdline())}"
     except (psutil.Error, OSError):
         return f"{process.pid} (gone)"

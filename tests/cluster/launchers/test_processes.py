@@ -10,6 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
+from cluster import process_variables
 from cluster.launchers import processes
 from cluster.launchers.processes import MARK, alive, end_all, of_trial
 
@@ -67,7 +68,8 @@ class Table:
         self.running: list[Fake] = []
         self.killed: list[Fake] = []
         self.now = 0.0
-        monkeypatch.setattr(processes, "time", SimpleNamespace(sleep=self.sleep, monotonic=lambda: self.now))
+        for module in (processes, process_variables):
+            monkeypatch.setattr(module, "time", SimpleNamespace(sleep=self.sleep, monotonic=lambda: self.now))
         monkeypatch.setattr(psutil, "process_iter", lambda: list(self.running))
 
     def sleep(self, seconds: float) -> None:
@@ -117,7 +119,7 @@ def test_one_that_changes_its_program_is_not_missed(table: Table) -> None:
     table.running = [only, other]
     assert end_all(KEY) == 2
     assert table.killed == [only, child] and table.running == [other]
-    assert table.now == pytest.approx(0.5, abs=processes.EXEC_POLL_S), "no longer than it takes"
+    assert table.now == pytest.approx(0.5, abs=process_variables.EXEC_POLL_S), "no longer than it takes"
 
 
 def test_a_program_that_arrives_between_two_looks_is_seen(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from cluster.launchers.template import Template, TemplateCache, TemplateError
 from cluster.launchers.variant import Variant
 from cluster.pools.pool import Pool
 from cluster.process_marks import MARK, NO_TRIAL
+from cluster.process_variables import variables
 from cluster.worker import template as template_process
 from cluster.worker import template_imports
 from cluster.worker.fork_server import ForkServer
@@ -82,7 +83,7 @@ def test_trials_are_forked_found_by_their_marks_and_outlive_their_template(launc
     pid = int(launch.id)
     assert [found.pid for found in processes.of_trial(LONG)] == [pid]
     assert os.getsid(pid) == pid != os.getsid(template_of(launch).pid), "it survives its template: a session of its own"
-    assert template_of(launch).environ()[MARK] == NO_TRIAL
+    assert variables(template_of(launch))[MARK] == NO_TRIAL
     assert launch.born == psutil.Process(pid).create_time()
     os.kill(pid, signal.SIGKILL)
     until(lambda: not launcher.status(launch).running)
@@ -169,8 +170,8 @@ def test_a_template_serves_trials_that_import_the_same(tmp_path: Path, monkeypat
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
     assert cache.get(Variant("python"), trial, {"HF_HUB_OFFLINE": "1", MARK: SECOND}, tmp_path / "log") is first
     other, seen = trial.model_copy(update={"workload": "canary"}), [first]
-    for python, changed, variables in (("python3", trial, {"HF_HUB_OFFLINE": "1"}), ("python3", other, {"A": "1"}), ("python3", other, {})):
-        seen.append(cache.get(Variant(python), changed, variables, tmp_path / "log"))
+    for python, changed, given in (("python3", trial, {"HF_HUB_OFFLINE": "1"}), ("python3", other, {"A": "1"}), ("python3", other, {})):
+        seen.append(cache.get(Variant(python), changed, given, tmp_path / "log"))
     assert len({id(one) for one in seen}) == 4
     monkeypatch.setattr(template, "_code_state", lambda root: [("worker.py", 1)])
     assert cache.get(Variant("python3"), other, {}, tmp_path / "log") is not seen[-1] and seen[-1].closed

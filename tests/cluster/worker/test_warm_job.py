@@ -19,6 +19,7 @@ import pytest
 from cluster.journal.journal import read_journal
 from cluster.launchers import processes
 from cluster.process_marks import MARK, NO_TRIAL, POOL_MARK
+from cluster.process_variables import variables
 from cluster.worker import leftovers, node_socket, warm_job
 from experiments.trial import Outcome
 from tests.contracts import make_trial, result_of
@@ -107,7 +108,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     made = Node(tmp_path_factory.mktemp("node"))
     yield made
     template = made.template()
-    assert template is not None and template.environ()[MARK] == NO_TRIAL
+    assert template is not None and variables(template)[MARK] == NO_TRIAL
     made.shell.kill()
     made.shell.communicate()
     template.wait(60)  # it ends with Ray, though nobody tells it to

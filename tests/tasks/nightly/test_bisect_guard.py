@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from cluster.process_marks import MARK
+from cluster.process_variables import variables
 from tasks.nightly.bisect_guard import guarded
 from tests.cli_support import environment
 
@@ -45,7 +46,8 @@ def test_a_killed_command_leaves_no_process_of_its_trial(group: bool, tmp_path: 
     try:
         assert command.stdout is not None
         left = psutil.Process(int(command.stdout.readline()))
-        trial = next(child for child in psutil.Process(command.pid).children() if left.environ()[MARK] == child.environ().get(MARK) == key)
+        trial = next(child for child in psutil.Process(command.pid).children() if variables(child).get(MARK) == key)
+        assert variables(left)[MARK] == key
         (os.killpg if group else os.kill)(command.pid, signal.SIGKILL)
         gone, alive = psutil.wait_procs([left, trial], timeout=DEADLINE_S)
         assert {process.pid for process in gone} == {left.pid, trial.pid} and not alive
