@@ -36,7 +36,8 @@ def changed_facts(change: Change) -> list[str]:
     in_trials = {path for one in change.suites for path in one.files}
     rest = [path for path in change.paths if path not in {*in_trials, *change.installed, *change.asked}]
     if rest:
-        facts.append(f"{plural(len(rest), 'other file')} that no trial runs: {listed(rest, _SHOWN)}")
+        runner = "no trial of the other suites" if any(not one.devices for one in change.left_out) else "no trial"
+        facts.append(f"{plural(len(rest), 'other file')} that {runner} runs: {listed(rest, _SHOWN)}")
     return facts
 
 

@@ -77,14 +77,14 @@ def change_between(request: Request, a: str, b: str, suites: Sequence[str]) -> C
     """What the commits A and B (`worktree`: the code here) differ in, for cells of these suites, or of all suites where none is named.
 
     A suite that is not named and cannot be run here is left out with the reason. Starts no trial. Raises ConfigError for sides that are no
-    commits and for suites that are named and cannot be read, CommitError.
+    commits, for suites that are named and cannot be read, and where none can be read: then an option is wrong for all; CommitError.
     """
     sides = parse_sides(a, b)
     if sides[0].kind != "commits":
         raise ConfigError.one("--changed", None, "", f"A and B are {sides[0].kind}", "name two commits: only code tells what it can touch")
     commits = _commit(sides[0]), _commit(sides[1])
     trees = _tree(commits[0]), _tree(commits[1])
-    found = []
+    found, unread = [], list[ConfigError]()
     for name in suites or [info.name for info in list_suites()]:
         asked = request.model_copy(update={"suite": name})
         try:
@@ -92,9 +92,12 @@ def change_between(request: Request, a: str, b: str, suites: Sequence[str]) -> C
         except ConfigError as error:
             if suites:
                 raise
+            unread.append(error)
             found.append(Touched(name, left_out=str(error).splitlines()[0]))
             continue
         found.append(_touched(asked, suite, trees, named=bool(suites)))
+    if unread and len(unread) == len(found):
+        raise unread[0]
     return Change(a, b, commits, found, differing(*commits))
 
 

@@ -46,6 +46,14 @@ def test_suites_are_named_with_the_files_and_what_is_not_measured_with_the_reaso
     ]
 
 
+def test_files_of_a_suite_that_could_not_be_read_are_not_said_to_be_run_by_no_trial() -> None:
+    unread = Touched("clip", left_out="--profile: no such profile")
+    assert changed_facts(change(unread, Touched("vit"), paths=("f.py",))) == [
+        "clip is not measured: --profile: no such profile",
+        "1 other file that no trial of the other suites runs: f.py",
+    ]
+
+
 def test_one_suite_is_named_and_a_side_that_is_no_commit_or_a_hash_has_no_other_name() -> None:
     found = Change(A[:9], "worktree", (A, None), [Touched("bert", CPU, ("f.py",))], ["f.py"])
     assert changed_headline(found) == "suite bert runs other code in B (worktree) than in A (aaaaaaaaa)"

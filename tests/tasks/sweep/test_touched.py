@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,7 +122,24 @@ def test_what_is_wrong_is_said(between: Between) -> None:
         between(a="nowhere")
     with pytest.raises(ConfigError, match="unknown suite"):
         between("nope")
-    assert all(one.left_out for one in between(request=Request(suite="", profile="no-such-profile")).suites)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"profile": "no-such-profile"}, "--profile: no-such-profile: the suite bert has no such profile"),
+        ({"pools": ["cpuu"]}, "--pool: pool: unknown pool 'cpuu'; did you mean 'cpu'"),
+    ],
+)
+def test_an_option_that_is_wrong_for_every_suite_is_an_error(between: Between, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        between(request=REQUEST.model_copy(update=options))
+
+
+def test_a_suite_that_the_options_do_not_fit_is_left_out_beside_others(between: Between) -> None:
+    found = between(request=Request(suite="", profile="tune"))
+    assert {"synthetic"} <= {one.suite for one in found.suites if one.left_out is None}
+    assert {"canary"} <= {one.suite for one in found.left_out}
 
 
 def test_a_suite_can_be_left_out_later() -> None:
