@@ -13,7 +13,7 @@ from experiments.config.errors import UserError
 from experiments.regression.definition import METRICS, NightFile
 from tasks.nightly.cell_counts import cell_counts
 from tasks.nightly.plan import round_seconds
-from tasks.nightly.recording import judged, recorded, records_only
+from tasks.nightly.recording import judged, recorded, records_only, uncounted
 from tasks.nightly.report import headline, remarks, verdict_table
 from tasks.nightly.store import AA_CONTROL, SLOWED_CONTROL, Night, NightStore, night_names
 from tasks.report.text_format import clock, plural
@@ -109,7 +109,8 @@ def _print_verdicts(out: Console, night: Night) -> None:
 def night_rows(name: str | None = None) -> list[dict[str, Any]]:
     """Every night here, newest first. One that cannot be read says so and hides no other.
 
-    `verdicts`: how many cells are worse, better, undecided, the same or only recorded yet; `metrics`: in which. `worse` has each metric.
+    `verdicts`: how many cells are worse, better, undecided, the same, only recorded yet, or not
+    even counted since other work disturbed all their trials; `metrics`: in which. `worse` has each metric.
     """
     rows: list[dict[str, Any]] = []
     for known in [name] if name else night_names():
@@ -122,8 +123,10 @@ def night_rows(name: str | None = None) -> list[dict[str, Any]]:
                 continue
             counts = cell_counts(night)
             verdicts = {count.word: count.cells for count in counts}
-            if waiting := {item.cell for item in night.cell_verdicts} - {item.cell for item in judged(night)}:
-                verdicts["recorded"] = len(waiting)
+            disturbed = {item.cell for item in uncounted(night)}
+            waiting = {item.cell for item in night.cell_verdicts} - {item.cell for item in judged(night)}
+            kinds = (("recorded", waiting - disturbed), ("not counted", disturbed))
+            verdicts |= {word: len(cells) for word, cells in kinds if cells}
             rows.append(
                 {
                     "nightly": known,

@@ -73,6 +73,8 @@ def _uncompared(comparison: Comparison, verdict: Verdict, tonight: str) -> CellV
         minimum=comparison.minimum,
         repeats=len(values),
         baseline=comparison.baseline,
+        uncounted=comparison.uncounted,
+        disturbed=comparison.disturbed,
         alarm_since=comparison.alarm[0] if comparison.alarm else since,
     )
 

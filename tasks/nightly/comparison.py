@@ -23,6 +23,7 @@ class Comparison:
 
     `now`: tonight's, disturbed ones where it has no others. `baseline`: dates of the nights to compare with, oldest first. `past`,
     `canary_past`: date -> trials, of every night. `alarm`: dates of an open alarm before tonight.
+    `uncounted`: how many past nights have the metric in disturbed trials alone.
     """
 
     cell: NightCell
@@ -33,6 +34,7 @@ class Comparison:
     canary_past: Mapping[str, list[Measured]]
     canary_now: list[Measured]
     alarm: list[str]
+    uncounted: int = 0
 
     @property
     def minimum(self) -> float:
@@ -67,6 +69,11 @@ def counted_nights(nights: Mapping[str, Sequence[Measured]], metric: str) -> dic
     """`counted` of each date, without the nights of which nothing counts."""
     kept = {date: counted(trials, metric) for date, trials in nights.items()}
     return {date: trials for date, trials in kept.items() if trials}
+
+
+def nights_with(nights: Mapping[str, Sequence[Measured]], metric: str) -> list[str]:
+    """The dates of which some trial has the metric."""
+    return [date for date, trials in nights.items() if any(metric in trial.values for trial in trials)]
 
 
 def effects_of(comparisons: Sequence[Comparison], least_nights: int) -> NightEffect:

@@ -17,7 +17,7 @@ from tasks.nightly.cell_counts import cell_counts
 from tasks.nightly.figures import course, draw_course
 from tasks.nightly.history import History
 from tasks.nightly.pair_text import by_pairs, change, commit_of, pair_sentence
-from tasks.nightly.recording import judged, recorded, records_only
+from tasks.nightly.recording import judged, nothing_to_do, recorded, records_only
 from tasks.nightly.store import AA_CONTROL, CHANGED, SLOWED_CONTROL, CellVerdict, Night, NightStore, Role, verdicts_of
 from tasks.report.comparison_table import TextTable
 from tasks.report.figures.inline_svg import inline_svg
@@ -78,7 +78,7 @@ def headline(night: Night) -> str:
     first = recorded(night)
     said = "; ".join([", ".join(parts), *(line[:1].lower() + line[1:] for line in first)] if parts else first) or "nothing was judged"
     return (
-        f"{'REGRESSION: ' if worse else ''}{night.name} {night.date}: {said}{missed or ('. Nothing to do' if records_only(night) else '')}"
+        f"{'REGRESSION: ' if worse else ''}{night.name} {night.date}: {said}{missed or ('. Nothing to do' if nothing_to_do(night) else '')}"
     )
 
 

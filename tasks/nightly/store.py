@@ -93,6 +93,8 @@ class CellVerdict(Strict):
     needs: int | None = Field(
         None, description="so many nights its baseline needs, and has fewer; null: it has enough, or it is an early record"
     )
+    uncounted: int = Field(0, ge=0, description="earlier nights that have no part in any baseline: other work disturbed every trial")
+    disturbed: str | None = Field(None, description="what disturbed the first of tonight's trials, where each was disturbed")
     alarm_since: str | None = None
     causes: list[str] = Field(default_factory=list, description="what of the environment changed against the baseline")
     raw: float | None = Field(None, description="as `ratio`, with nothing of the canary's change subtracted")

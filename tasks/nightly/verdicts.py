@@ -8,7 +8,7 @@ from experiments.regression.definition import METRICS, NightFile
 from experiments.regression.history_segments import Change, baseline_nights, open_alarm, reference_nights
 from experiments.stats.verdict import Verdict
 from tasks.nightly.cell_verdict import cell_verdicts
-from tasks.nightly.comparison import Comparison, counted, counted_nights, counted_tonight
+from tasks.nightly.comparison import Comparison, counted, counted_nights, counted_tonight, nights_with
 from tasks.nightly.creep import creep, is_due
 from tasks.nightly.good_commit import GoodNight, good_night
 from tasks.nightly.history import History
@@ -63,7 +63,7 @@ class NightVerdicts:
     def good_night(self, item: CellVerdict, now: History) -> GoodNight | None:
         """The night whose commit tonight's is measured against in pairs; None without one."""
         past = self.past.of(item.cell, "history")
-        measured = [date for date, trials in past.items() if any(item.metric in trial.values for trial in trials)]
+        measured = nights_with(past, item.metric)
         verdicts = verdicts_of(self.nights, item.cell, item.metric)
         changes = [change for change in self.changes if (change.cell, change.metric) == (item.cell, item.metric)]
         if item.crept:
@@ -92,10 +92,11 @@ class NightVerdicts:
 
     def _comparison(self, cell: NightCell, metric: str, now: History, most_nights: int) -> Comparison:
         control = cell.role in CONTROLS  # both are compared with the A/A control's own nights, which nobody slowed down
-        past = counted_nights(self.past.of(cell.cell, AA_CONTROL if control else "history"), metric)
+        every = self.past.of(cell.cell, AA_CONTROL if control else "history")
+        past = counted_nights(every, metric)
         verdicts = {} if control else verdicts_of(self.nights, cell.cell, metric)
         changes = [change for change in self.changes if (change.cell, change.metric) == (cell.cell, metric)]
-        measured = [date for date, trials in past.items() if any(metric in trial.values for trial in trials)]
+        measured = nights_with(past, metric)
         canary = self._canaries.get(cell.pool) if METRICS[metric].depends_on_node else None
         return Comparison(
             cell=cell,
@@ -106,4 +107,5 @@ class NightVerdicts:
             canary_past=counted_nights(self.past.of(canary, "canary"), metric) if canary else {},
             canary_now=counted(now.of(canary, "canary").get(self.night.date, []), metric) if canary else [],
             alarm=open_alarm(verdicts, changes, self.night.date),
+            uncounted=len(nights_with(every, metric)) - len(measured),
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -17,6 +19,7 @@ from tasks.nightly.store import CellVerdict, Dropped, Night, NightStore
 from tasks.nightly.verdicts import NightVerdicts
 from tests.tasks.nightly.night_support import CELLS, DATES, DEFINITION, TONIGHT, cell, night, now, past, trials
 
+BUSY = "other processes used 70 % of the CPU (limit 10 %)"
 FIRST = f"made-up {TONIGHT}: Night 1 of 5: 2 cells recorded; verdicts begin with night 6. Nothing to do"
 
 
@@ -68,6 +71,37 @@ def test_a_cell_that_is_new_is_named_beside_those_that_are_judged() -> None:
     page = Console(file=StringIO(), width=200)
     show_night.show_night(page, NightStore("made-up"), found)
     assert "Night 1 of 5: 1 cell recorded (two)" in page.file.getvalue()  # type: ignore[attr-defined]
+
+
+def disturbed(history: History, dates: Sequence[str]) -> History:
+    """The same, where other work disturbed every trial of these dates."""
+    return History(
+        {
+            key: {date: [replace(one, disturbed=BUSY if date in dates else None) for one in trials] for date, trials in nights.items()}
+            for key, nights in history.cells.items()
+        }
+    )
+
+
+def test_a_night_that_does_not_count_is_none_of_those_that_a_baseline_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+    monkeypatch.setenv("SWEEPBENCH_RUNS", str(tmp_path))
+    tonight = disturbed(now({"one": 100.0, "two": 100.0}), [TONIGHT])
+    found = judged_night(disturbed(past(DATES[:4]), DATES[1:3]), tonight)
+    said = f"Not counted: 2 cells, since other work disturbed every trial ({BUSY}); 2 of the 5 nights that verdicts need so far"
+    assert recorded(found) == [said] and headline(found) == f"made-up {TONIGHT}: {said}", "there is something to do"
+    store = NightStore("made-up")
+    store.folder(TONIGHT).mkdir(parents=True)
+    store.save(found)
+    (row,) = show_night.night_rows()
+    assert (row["state"], row["verdicts"]) == ("recorded", {"not counted": 2})
+
+
+def test_earlier_nights_that_did_not_count_are_named() -> None:
+    found = judged_night(disturbed(past(DATES[:4]), DATES[1:3]))
+    assert recorded(found) == [
+        "Night 3 of 5 (2 earlier nights not counted: other work disturbed every trial): 2 cells recorded; verdicts begin with night 6"
+    ]
+    assert headline(found).endswith(". Nothing to do")
 
 
 def test_what_was_missed_is_something_to_do() -> None:
