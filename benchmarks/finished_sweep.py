@@ -21,7 +21,8 @@ from unittest.mock import patch
 import numpy as np
 
 from cluster import launchers
-from cluster.journal.journal import JournalWriter, Record, read_journal
+from cluster.journal.journal import JournalWriter, read_journal
+from cluster.journal.lines import Record
 from cluster.launchers import Launch
 from cluster.packages import installed
 from cluster.sampler.state_file import mark_of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cluster.journal import writer_lock
 from cluster.journal.after_window import TO_COME
 from cluster.journal.journal import JournalWriter
 from experiments.trial import Outcome
@@ -27,5 +26,5 @@ def write_measured(
         journal.close()
         return
     journal.flush()
-    writer_lock.release(journal._file.fileno())
-    journal._file.close()  # as a SIGKILL leaves it
+    journal._file.close()
+    journal._lock_of_file.release()  # as a SIGKILL leaves it

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cluster.journal.journal import JournalFollower, JournalWriter, Record, attempt_in
-from cluster.journal.writer_lock import writer_ended
+from cluster.journal.journal import JournalFollower, JournalWriter, attempt_in
+from cluster.journal.lines import Record
+from cluster.journal.writer_lock import ENDED_S, writer_ended
 from experiments.trial import Outcome
 
 TO_COME = {"traces": "to come"}  # in a window record after which only traces follow
-ENDED_S = 30.0  # how long the end of a writer is waited for, whose process was killed: a DataLoader's notices its parent's after 5 s
 _STAYS = (Outcome.OK, Outcome.CANCELLED)  # endings that stay what they are
 _OF_THE_WRITER = ("attempt", "end")  # records that a new section has of its own
 

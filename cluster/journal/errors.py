@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Self
 
 from experiments.config.errors import DamagedFile
 
@@ -19,3 +20,12 @@ class JournalError(DamagedFile):
 
 class LaterJournal(JournalError):
     """A later version of this program wrote it: nothing is wrong with it, and this version can neither read nor replace it."""
+
+
+class JournalInUse(TimeoutError):
+    """Another process still writes it, perhaps on another host. The message names the file, and that process where it is known."""
+
+    @classmethod
+    def after(cls, waited_s: float, path: Path, writer: str) -> Self:
+        """The error after `waited_s` seconds for `writer` to end."""
+        return cls(f"{path}: {writer} still writes there after {waited_s:g} s, so no other attempt may; end it")

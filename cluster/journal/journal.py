@@ -12,8 +12,6 @@ result.json repeats count and checksum, so a journal that was cut, also at the e
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import threading
 import time
@@ -24,64 +22,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from cluster.journal import writer_lock
-from cluster.journal.errors import JournalError, LaterJournal
+from cluster.journal.errors import JournalError, JournalInUse, LaterJournal
+from cluster.journal.lines import Record, parse, to_json, unwrap, wrap
+from cluster.journal.writer_lock import ENDED_S, WriterLock
 from experiments.journal_mark import JournalMark
 
 VERSION = 2  # of the journals that are written; those before had no close record and no version
 
-Record = dict[str, Any]
 _TAIL = 65_536  # bytes; the last line of a journal is short
-
-
-def encode(record: Record, previous: int) -> tuple[bytes, int]:
-    """One line (bytes, newline included) and its CRC. A number that is not finite becomes null, with `<name>_text` beside it."""
-    return _wrap(to_json(record), previous)
-
-
-def to_json(record: Record) -> bytes:
-    """A record as it stands in its line, without the checksum. Raises ValueError for a number inside a value that is not finite."""
-    clean: Record = {}
-    for name, value in record.items():
-        if isinstance(value, float) and not math.isfinite(value):
-            clean[name] = None
-            clean[f"{name}_text"] = str(value)
-        else:
-            clean[name] = value
-    return json.dumps(clean, separators=(",", ":"), allow_nan=False).encode()
-
-
-def _wrap(body: bytes, previous: int) -> tuple[bytes, int]:
-    crc = zlib.crc32(body, previous)
-    return b'%b,"crc":"%08x"}\n' % (body[:-1], crc), crc
-
-
-def unwrap(line: bytes, previous: int, path: Path, number: int) -> tuple[bytes, int]:
-    """The JSON in one line, without the checksum, and the line's CRC. Raises JournalError if the CRC does not match."""
-    head, mark, tail = line.rpartition(b',"crc":"')
-    if not mark or len(tail) < 11 or tail[8:] != b'"}\n':
-        raise JournalError(path, number, "is not a journal line")
-    body = head + b"}"
-    crc = zlib.crc32(body, previous)
-    if tail[:8] != b"%08x" % crc:
-        raise JournalError(path, number, f"checksum is {tail[:8].decode(errors='replace')}, the content gives {crc:08x}")
-    return body, crc
-
-
-def decode(line: bytes, previous: int, path: Path, number: int) -> tuple[Record, int]:
-    """The record in one line and the line's CRC. Raises JournalError if the CRC does not match or the line is not a record."""
-    body, crc = unwrap(line, previous, path, number)
-    return _parse(body, path, number), crc
-
-
-def _parse(body: bytes, path: Path, number: int) -> Record:
-    try:
-        record = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise JournalError(path, number, f"is not JSON ({error})") from error
-    if not isinstance(record, dict) or not isinstance(record.get("kind"), str):
-        raise JournalError(path, number, "is no record: it has no kind")
-    return record
 
 
 @dataclass
@@ -126,19 +74,27 @@ class JournalWriter:
     """Appends records. `append` queues a record's JSON. A thread writes and fsyncs every `interval` seconds, so a step never waits for a
     disk.
 
-    `append`, `flush` and `close` raise OSError once a write has failed, for example on a full disk.
+    `append`, `flush` and `close` raise OSError once a write has failed, for example on a full disk. `locked`: whether others can tell that
+    it still writes; False on a file system without locks.
     """
 
-    def __init__(self, path: Path, attempt: int, interval: float = 0.5, *, trial: str | None = None) -> None:
-        """`trial`: the key of the trial that this is the journal of, which its first record then names."""
+    def __init__(self, path: Path, attempt: int, interval: float = 0.5, *, trial: str | None = None, patience_s: float = ENDED_S) -> None:
+        """`trial`: the key of the trial that this is the journal of, which its first record then names.
+
+        Waits for the end of another writer. Raises JournalInUse where there is still one after `patience_s` seconds, JournalError for a
+        damaged file, and OSError.
+        """
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        whole, self._crc = _whole_lines(path)
-        self._file = open(path, "r+b" if path.exists() else "w+b")  # noqa: SIM115 - lives as long as the writer
-        self._descriptor = self._file.fileno()
-        writer_lock.hold(self._descriptor)
-        self._file.truncate(whole)
-        self._file.seek(whole)
+        # unbuffered: after a write that failed nothing is left that closing the file could still write
+        self._file = open(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0)  # noqa: SIM115 - as long as the writer
+        self._lock_of_file = WriterLock(self._file.fileno())
+        try:
+            self._crc = self._take_over(patience_s)
+        except BaseException:
+            self._file.close()
+            self._lock_of_file.release()
+            raise
         self._queue: list[bytes] = []  # records as JSON
         self._lock = threading.Lock()  # queue
         self._disk = threading.Lock()  # file and checksum
@@ -146,11 +102,22 @@ class JournalWriter:
         self._stop = threading.Event()
         self._interval = interval
         self._section = Section(0, attempt, trial, VERSION)
-        first: Record = {"attempt": attempt, "pid": os.getpid(), "version": VERSION, **({"trial": trial} if trial else {})}
-        self.append("attempt", **first)
+        first: Record = {"attempt": attempt, "pid": os.getpid(), "host": os.uname().nodename, "version": VERSION}
+        self.append("attempt", **first, **({"trial": trial} if trial else {}))
         self.flush()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
+
+    def _take_over(self, patience_s: float) -> int:
+        """Take the file's lock, and only then cut off an incomplete last line. Returns the last CRC."""
+        held = self._lock_of_file.hold(patience_s)
+        if held is False:
+            raise JournalInUse.after(patience_s, self.path, last_writer(self.path))
+        self.locked = held is True
+        whole, crc = _whole_lines(self.path)
+        self._file.truncate(whole)
+        self._file.seek(whole)
+        return crc
 
     def append(self, kind: str, t: float | None = None, **fields: Any) -> None:
         """Queue one record. `t` is when it happened (Unix time, s), by default now.
@@ -176,17 +143,18 @@ class JournalWriter:
     def _write(self, bodies: Iterable[bytes]) -> None:
         lines = []
         for body in bodies:
-            line, self._crc = _wrap(body, self._crc)
+            line, self._crc = wrap(body, self._crc)
             self._section.add(body)
             lines.append(line)
         try:
-            self._file.write(b"".join(lines))
-            self._file.flush()
+            unwritten = memoryview(b"".join(lines))
+            while unwritten:
+                unwritten = unwritten[self._file.write(unwritten) :]
             os.fsync(self._file.fileno())
         except OSError as error:
             error.filename = str(self.path)  # whoever reads of it should learn of which disk it is
             self._error = error
-            writer_lock.release(self._descriptor)  # nothing more is written
+            self._lock_of_file.release()  # nothing more is written
             raise
 
     def close(self) -> None:
@@ -201,11 +169,12 @@ class JournalWriter:
                 mark = {"records": self._section.records, "checksum": f"{self._section.checksum:08x}"}
                 self._write([to_json({"kind": "close", "t": time.time(), **mark})])
         finally:
-            writer_lock.release(self._descriptor)
             try:
                 self._file.close()
-            except OSError as error:  # the buffer could not be written either
+            except OSError as error:
                 raise self._error or error from None
+            finally:
+                self._lock_of_file.release()  # only now: some file systems write when a file is closed
 
     def _run(self) -> None:
         while not self._stop.wait(self._interval):
@@ -269,7 +238,7 @@ class JournalFollower:
         records = []
         for line in lines:
             body, crc = unwrap(line, self._crc, self.path, self._line + 1)
-            record = _parse(body, self.path, self._line + 1)
+            record = parse(body, self.path, self._line + 1)
             self._place(record, body)
             self._crc = crc
             self._line += 1
@@ -398,3 +367,14 @@ def _whole_lines(path: Path) -> tuple[int, int]:
     follower = JournalFollower(path)
     follower.poll()
     return follower.offset, follower.checksum
+
+
+def last_writer(path: Path) -> str:
+    """Who began the last section of a journal, as far as it says."""
+    try:
+        records = JournalFollower(path).poll()
+    except JournalError:
+        records = []
+    begun = next((record for record in reversed(records) if record["kind"] == "attempt"), {})
+    host = f" on {begun['host']}" if "host" in begun else ""
+    return f"process {begun['pid']}{host} (attempt {begun['attempt']})" if "pid" in begun else "another process"

@@ -15,7 +15,8 @@ import time
 from pathlib import Path
 
 from cluster.journal.errors import JournalError
-from cluster.journal.journal import JournalFollower, Record, decode, encode
+from cluster.journal.journal import JournalFollower
+from cluster.journal.lines import Record, decode, encode
 from cluster.journal.object_store import Storage, StorageError
 from cluster.trial_layout import journal_segment
 

@@ -12,7 +12,8 @@ from typing import Literal, Protocol
 from pydantic import Field
 
 from cluster.journal.errors import JournalError
-from cluster.journal.journal import JournalFollower, Record
+from cluster.journal.journal import JournalFollower
+from cluster.journal.lines import Record
 from cluster.pools.pool import Pool
 from cluster.trial_layout import JOURNAL, LAUNCH
 from experiments.atomic_file import atomic_write

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from cluster.attempt_log import heading
-from cluster.journal.journal import Record
+from cluster.journal.lines import Record
 from cluster.launchers import Launch, LaunchError, Status, processes
 from cluster.launchers.command import ENTRY, WARM_DEVICES, trial_command, trial_environment
 from cluster.launchers.template import ForkedTrial, Template, TemplateError, templates_of_launcher

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster import trial_layout
-from cluster.journal.journal import Record
+from cluster.journal.lines import Record
 from cluster.journal.object_store import StorageError
 from cluster.launchers import Launch, LaunchError, LaunchRefused, Status, code_package, processes
 from cluster.launchers.code_package import Package

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from cluster.journal.errors import JournalError
-from cluster.journal.journal import JournalFollower, Record, attempt_in
+from cluster.journal.journal import JournalFollower, attempt_in
+from cluster.journal.lines import Record
 from cluster.trial_layout import DEVICE_STATE, RESULT
 from experiments.device_state import DeviceState, measured_window, summarise_state
 from experiments.journal_mark import JournalMark

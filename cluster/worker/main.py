@@ -20,10 +20,12 @@ from typing import NoReturn
 
 from cluster.attempt_result import attempt_result
 from cluster.disk_errors import disk_error
+from cluster.journal import earlier_attempt
 from cluster.journal.after_window import complete_measured
 from cluster.journal.errors import JournalError
 from cluster.journal.object_store import StorageError
 from cluster.journal.replication import STORAGE_LOST
+from cluster.journal.writer_lock import writer_ended
 from cluster.trial_layout import JOURNAL, RESULT
 from cluster.worker import trial_files
 from cluster.worker.outcome import Cancelled, Termination, classify
@@ -109,6 +111,7 @@ def _run(trial: Trial, options: argparse.Namespace) -> Termination:
     parameters = trial.parameters
     if "RANK" not in os.environ:
         max_batch.tell_ranks(None)
+        notes += _await_earlier(options)
     if parameters.get("batch_size") == "max":
         if "RANK" in os.environ:
             raise ValueError("batch_size max: start the trial without torchrun; it starts its own ranks")
@@ -120,6 +123,19 @@ def _run(trial: Trial, options: argparse.Namespace) -> Termination:
         return ranks.supervise(trial, options, notes, RankEntry(main, leave))
     ray_train.fit(trial, options, notes)
     return Termination(Outcome.OK)
+
+
+def _await_earlier(options: argparse.Namespace) -> list[str]:
+    """Wait until no earlier attempt writes into this folder. Returns notes of that. Raises JournalInUse.
+
+    On storage attempts share no file; on a cluster rank 0 waits, since it can end what was left on its node.
+    """
+    from cluster.worker import leftovers
+
+    journal: Path = options.out / JOURNAL
+    if options.store or options.placement or writer_ended(journal, 0.0) is not False:
+        return []
+    return [*leftovers.end(), *earlier_attempt.await_end(journal)[0]]
 
 
 def _write_rank_failure(out: Path, attempt: int, rank: int, ending: Termination) -> int:

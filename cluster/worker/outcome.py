@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from cluster.devices import _hpu_tools
 from cluster.disk_errors import disk_error
+from cluster.journal.errors import JournalInUse
 from cluster.worker.user_frame import crash_reason
 from experiments.components.workload import Unsupported
 from experiments.trial import Outcome
@@ -170,6 +171,7 @@ _RULES: list[tuple[Outcome, str | None, Callable[[BaseException], bool]]] = [
     (Outcome.DIVERGED, None, lambda error: isinstance(error, Diverged)),
     (Outcome.UNSUPPORTED, None, lambda error: isinstance(error, Unsupported)),
     (Outcome.DOES_NOT_FIT, None, _device_memory),
+    (Outcome.INFRA, "earlier_attempt", lambda error: isinstance(error, JournalInUse)),
     (Outcome.INFRA, "host_oom", lambda error: isinstance(error, MemoryError) or _ray(error, {"OutOfMemoryError"})),
     (Outcome.INFRA, "disk_full", lambda error: _ray(error, {"OutOfDiskError"})),
     (Outcome.INFRA, "preempted", lambda error: _ray(error, {"PreemptionError"}) or getattr(error, "preempted", False) is True),

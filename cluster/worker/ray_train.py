@@ -44,7 +44,7 @@ def fit(trial: Trial, options: argparse.Namespace, notes: list[str]) -> None:
         "notes": notes,
         "probe": options.probe,
         "store": options.store,
-        "not_before": time.time() if notes else 0.0,  # the batch search does not count towards the time to the first step
+        "not_before": time.time() if notes else 0.0,  # what they tell of (a batch search, a wait) is no time to the first step
     }
     torch_config = TorchConfig(backend=BACKENDS.get(trial.device, "gloo"))
     with prompt_cleaner() if placement else local_hccl() if trial.device == "hpu" else nullcontext():

@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 
 from cluster.journal.after_window import TO_COME
+from cluster.journal.earlier_attempt import NO_LOCKS, await_end
 from cluster.journal.journal import JournalWriter
 from cluster.trial_layout import JOURNAL
 from cluster.worker import beside_window, device_sampler, hold, leftovers, max_batch, trial_files
@@ -41,19 +42,21 @@ def run_rank(config: dict[str, Any]) -> None:
     ranks = Ranks.from_ray()
     cleanup_notes = leftovers.end() if ranks.local_rank == 0 else []
     out = trial_files.folder_of_rank(config)
+    earlier_notes, waited_s = await_end(out / JOURNAL) if ranks.rank == 0 else ([], 0.0)
     sink = JournalWriter(out / JOURNAL, config["attempt"], trial=trial.key) if ranks.rank == 0 else NullSink()
     mirror = trial_files.mirror_of_rank(out / JOURNAL, config, ranks.rank)
     probing = config["probe"] is not None
     sampler = nullcontext(device_sampler.Sampling()) if probing else device_sampler.sampling(trial, ranks, out, config["attempt"])
     with mirror as send, sampler as found, Recorder(sink, ranks.world_size, send) as recorder:
         recorder.phase("imports", process_started_at())  # before there was a journal
-        for note in (*cleanup_notes, *config["notes"], *found.notes):
+        unlocked = [] if sink.locked else [NO_LOCKS]
+        for note in (*cleanup_notes, *earlier_notes, *unlocked, *config["notes"], *found.notes):
             recorder.note(note)
         try:
             local_trial = trial_files.with_local_data(trial, config["store"])
             hold_to_cores(trial.parameters.get("cores_per_device"), ranks.local_rank)
             held_s = hold.wait(out, recorder)
-            started_at = max(process_started_at(), config["not_before"]) + held_s
+            started_at = max(process_started_at(), config["not_before"]) + held_s + waited_s
             TrialSession(local_trial, ranks, recorder, out, config["probe"], started_at, found.facts).run()
         except BaseException as error:
             with suppress(OSError):  # the disk may be what ended the trial

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster.journal.journal import Record
+from cluster.journal.lines import Record
 from cluster.pools.lanes import lanes, together_s
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.report.text_format import listed

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from cluster.journal.journal import Record
+from cluster.journal.lines import Record
 from cluster.trial_layout import LOG
 from experiments.trial import Outcome, Trial, TrialResult
 from flows.runtime import artifacts, prefect_api

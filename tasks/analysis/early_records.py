@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from cluster.journal.journal import Record
+from cluster.journal.lines import Record
 from experiments.stats.steady_state import LEAST
 from experiments.summary import Value
 from experiments.trial import Trial

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cluster.journal.journal import Record
+from cluster.journal.lines import Record
 from experiments.trial import Outcome
 from tasks.sweep.slot_log import Hold
 

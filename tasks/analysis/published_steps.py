@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cluster.journal.journal import Record
+from cluster.journal.lines import Record
 from experiments.atomic_file import atomic_file
 from experiments.trial import digest
 

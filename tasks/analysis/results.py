@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from cluster.journal.journal import Journal, Record
+from cluster.journal.journal import Journal
+from cluster.journal.lines import Record
 from cluster.sampler.state_file import read_records, read_state
 from cluster.trial_layout import DEVICE_STATE, JOURNAL, PLAN, RESULTS, SLOTS, STEPS, TRIALS
 from experiments.atomic_file import atomic_file

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cluster.journal.journal import Record
+from cluster.journal.lines import Record
 from experiments.step_record import batches_of, whole_rounds
 from experiments.trial import Trial
 from tasks.analysis.early_records import traced_kinds

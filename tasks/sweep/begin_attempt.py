@@ -9,7 +9,8 @@ from typing import TypeVar
 
 from cluster import launchers
 from cluster.journal.errors import JournalError
-from cluster.journal.journal import JournalFollower, Record
+from cluster.journal.journal import JournalFollower
+from cluster.journal.lines import Record
 from cluster.launchers import Launch, LaunchError, LaunchRefused
 from cluster.trial_layout import JOURNAL
 from experiments.trial import Outcome, Trial, TrialResult

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from cluster import launchers
 from cluster.disk_errors import disk_error
-from cluster.journal.journal import Record
+from cluster.journal.lines import Record
 from cluster.launchers import Launcher, LaunchError
 from cluster.trial_layout import JOURNAL
 from experiments.config.errors import DamagedFile

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cluster.journal.journal import Record
+from cluster.journal.lines import Record
 from cluster.launchers import Launch, Launcher
 from experiments.trial import Trial, TrialResult
 from tasks.sweep.disturbances import Disturbances

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cluster.journal.journal import Record
+from cluster.journal.lines import Record
 from experiments.trial import Trial, TrialResult
 from tasks.sweep.store import Plan
 from tasks.sweep.trial_record import measured_journal

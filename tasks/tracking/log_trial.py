@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cluster.journal.journal import Journal, Record
+from cluster.journal.journal import Journal
+from cluster.journal.lines import Record
 from cluster.trial_layout import LOG, STEPS, TRACE
 from experiments.step_record import metrics_of
 from experiments.summary import summarise

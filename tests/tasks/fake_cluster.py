@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cluster import launchers
-from cluster.journal.journal import Record
+from cluster.journal.lines import Record
 from cluster.launchers import Launch, LaunchError, Status
 from experiments.atomic_file import atomic_write
 from experiments.trial import Outcome, Trial, TrialResult

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cluster.journal.journal import encode
+from cluster.journal.lines import encode
 from experiments.trial import Trial
 from tasks.sweep.slot_log import Hold
 from tasks.sweep.store import SweepStore

@@ -18,7 +18,8 @@ import pytest
 
 from cluster.journal import journal as module
 from cluster.journal.errors import JournalError
-from cluster.journal.journal import Journal, JournalFollower, JournalWriter, decode, encode, last_checksum, read_journal
+from cluster.journal.journal import Journal, JournalFollower, JournalWriter, last_checksum, read_journal
+from cluster.journal.lines import decode, encode
 
 
 def write(path: Path, steps: int, attempt: int = 1) -> None:
@@ -180,7 +181,7 @@ def test_a_record_carries_when_it_happened_now_unless_told(tmp_path: Path, monke
         journal.append("note", text="now")
         journal.append("note", t=0.0, text="at the beginning of time")
     records = JournalFollower(tmp_path / "deep" / "j").poll()
-    assert records[0] == {"kind": "attempt", "t": 50.0, "attempt": 3, "pid": os.getpid(), "version": 2}
+    assert records[0] == {"kind": "attempt", "t": 50.0, "attempt": 3, "pid": os.getpid(), "host": os.uname().nodename, "version": 2}
     assert [record["t"] for record in records[1:]] == [50.0, 0.0, 50.0]
 
 

@@ -14,7 +14,8 @@ import pytest
 
 from cluster.journal import replication
 from cluster.journal.errors import JournalError
-from cluster.journal.journal import JournalWriter, encode, read_journal
+from cluster.journal.journal import JournalWriter, read_journal
+from cluster.journal.lines import encode
 from cluster.journal.object_store import Storage, StorageError, join
 from cluster.journal.replication import JournalCopy, JournalMirror, SegmentReader
 from cluster.trial_layout import journal_segment

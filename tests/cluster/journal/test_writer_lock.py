@@ -5,22 +5,29 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
+import resource
+import select
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from cluster.journal.journal import JournalWriter
-from cluster.journal.writer_lock import writer_ended
+from cluster.journal import earlier_attempt
+from cluster.journal.errors import JournalInUse
+from cluster.journal.journal import JournalWriter, read_journal
+from cluster.journal.writer_lock import WriterLock, writer_ended
 
+ROOT = Path(__file__).parents[3]
 _WRITE = """
 import os, sys, time
 from cluster.journal.journal import JournalWriter
-journal = JournalWriter(__import__("pathlib").Path(sys.argv[1]), 1)
+journal = JournalWriter(__import__("pathlib").Path(sys.argv[1]), 1, patience_s=60.0)
 open(sys.argv[1], "rb").close()  # as a mirror reads it: this releases no lock
 {more}
 print("writes", flush=True)
@@ -32,7 +39,7 @@ time.sleep(600)
 def writer(path: Path, more: str = "") -> Iterator[subprocess.Popen[str]]:
     """A process that writes the journal at `path`."""
     command = [sys.executable, "-c", _WRITE.format(more=more), str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         try:
             assert process.stdout is not None and process.stdout.readline() == "writes\n"
             yield process
@@ -98,4 +105,135 @@ def test_on_a_file_system_without_locks_nobody_knows_and_a_journal_is_written_al
     path = tmp_path / "journal.jsonl"
     with JournalWriter(path, 1) as journal:
         journal.append("note", text="something")
+        assert journal.locked is False
     assert writer_ended(path, 0.0) is None and b"something" in path.read_bytes()
+    assert earlier_attempt.await_end(path, 0.0) == ([], 0.0)
+
+
+def test_who_only_asks_never_keeps_a_writer_from_its_lock(tmp_path: Path) -> None:
+    """Another process asks and is stopped just then: it holds the lock for much longer than an instant."""
+    path = tmp_path / "journal.jsonl"
+    path.touch()
+    with (
+        asking(path) as other,
+        subprocess.Popen([sys.executable, "-c", _WRITE.format(more=""), str(path)], stdout=subprocess.PIPE, text=True, cwd=ROOT) as process,
+    ):
+        assert process.stdout is not None
+        try:
+            assert writer_ended(path, 0.0) is True, "those that ask do not take each other for a writer"
+            assert not select.select([process.stdout], [], [], 1.0)[0] and path.read_bytes() == b"", "it does not write without the lock"
+            other.kill()
+            assert process.stdout.readline() == "writes\n"
+            assert writer_ended(path, 0.0) is False
+        finally:
+            process.kill()
+
+
+@contextmanager
+def asking(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that asks whether the journal is written, and stops while it does."""
+    program = (
+        "import fcntl, sys, time\nfrom pathlib import Path\nfrom cluster.journal import writer_lock\n"
+        "writer_lock.os.close = lambda descriptor: (print('asks', flush=True), time.sleep(600))\n"
+        "writer_lock.writer_ended(Path(sys.argv[1]), 0.0)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == "asks\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_writer_gives_up_while_another_one_writes_and_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    with writer(path) as process:
+        before = path.read_bytes()
+        who = rf"process {process.pid} on {re.escape(os.uname().nodename)} \(attempt 1\)"
+        with pytest.raises(JournalInUse, match=rf"^{re.escape(str(path))}: {who} still writes there after 0\.1 s, so no other attempt may"):
+            JournalWriter(path, 2, patience_s=0.1)
+        with pytest.raises(JournalInUse, match=who):
+            earlier_attempt.await_end(path, 0.1)
+        assert path.read_bytes() == before
+        process.kill()
+        process.wait()
+        JournalWriter(path, 2, patience_s=0.0).close()
+    assert read_journal(path).attempt == 2
+
+
+def test_what_the_earlier_writer_adds_until_it_ends_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    more = "sys.stdin.readline()\nimport time\njournal.append('note', text='a last word')\njournal.close()"
+    program = _WRITE.format(more="").replace("time.sleep(600)", more)
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None and process.stdout.readline() == "writes\n"
+        begun = threading.Timer(0.3, lambda: (process.stdin.write("\n"), process.stdin.flush()))  # type: ignore[union-attr]
+        begun.start()
+        with JournalWriter(path, 2, patience_s=60.0):
+            pass
+        begun.join()
+    assert [note["text"] for note in read_journal(path, 1).notes] == ["a last word"]
+    assert read_journal(path).attempt == 2
+
+
+def test_a_wait_for_an_earlier_attempt_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "journal.jsonl"
+    assert earlier_attempt.await_end(path, 0.0) == ([], 0.0)
+    with writer(path) as process:
+        killing = threading.Timer(0.3, process.kill)
+        killing.start()
+        [note], waited_s = earlier_attempt.await_end(path, 60.0)
+        killing.join()
+    who = f"process {process.pid} on {os.uname().nodename} (attempt 1)"
+    assert note == f"waited {waited_s:.1f} s for the end of {who}, which wrote here" and 0.0 < waited_s < 60.0
+    assert capfd.readouterr().err == f"{path}: waiting up to 60 s for the end of {who}\n"
+
+
+def test_nothing_is_written_after_the_lock_was_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that was full when the journal was written, and has room again when it is closed."""
+    path = tmp_path / "journal.jsonl"
+    journal = JournalWriter(path, 1, interval=3600.0)
+    descriptor, room = journal._file.fileno(), path.stat().st_size + 10
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    released: list[int] = []
+    release = WriterLock.release
+    monkeypatch.setattr(WriterLock, "release", lambda lock: (release(lock), released.append(path.stat().st_size)))
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, limit[1]))
+        journal.append("note", text="something")
+        with pytest.raises(OSError, match="File too large"):
+            journal.flush()
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        assert released == [room] and os.fstat(descriptor).st_size == room
+        with pytest.raises(OSError, match="File too large"):
+            journal.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert path.stat().st_size == room, "closing the file added what could not be written before"
+
+
+def test_the_lock_outlives_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal = JournalWriter(path, 1)
+    file, asked = journal._file, []
+
+    class Slow:
+        """As on a file system that writes when a file is closed."""
+
+        closed = False
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(file, name)
+
+        def close(self) -> None:
+            asked.append(writer_ended(path, 0.0))
+            file.close()
+            asked.append(writer_ended(path, 0.0))
+
+    monkeypatch.setattr(journal, "_file", Slow())
+    journal.close()
+    assert asked == [False, False] and writer_ended(path, 0.0) is True

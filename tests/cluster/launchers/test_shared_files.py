@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from cluster.journal.after_window import complete_measured
-from cluster.journal.journal import JournalWriter, encode, read_journal
+from cluster.journal.journal import JournalWriter, read_journal
+from cluster.journal.lines import encode
 from cluster.journal.object_store import Storage
 from cluster.journal.replication import JournalMirror
 from cluster.launchers import Launch, shared_files

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from cluster.journal.earlier_attempt import NO_LOCKS
 from cluster.journal.journal import read_journal
 from cluster.worker import trial_session
 from cluster.worker.device_sampler import Sampling
@@ -119,3 +122,25 @@ def test_what_a_trial_was_held_for_is_not_its_own_time(tmp_path: Path, monkeypat
     rank_of(monkeypatch, tmp_path, Ranks())
     assert short.made[0].started_at == 54.0
     assert [phase["name"] for phase in read_journal(tmp_path / "journal.jsonl").phases] == ["imports", "hold", "done"]
+
+
+def test_a_wait_for_an_earlier_attempt_is_noted_and_is_not_the_trials_own_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: type[Short]
+) -> None:
+    asked: list[Path] = []
+    monkeypatch.setattr(trial_session, "await_end", lambda path: asked.append(path) or (["waited for process 8"], 12.5))
+    rank_of(monkeypatch, tmp_path, Ranks())
+    assert asked == [tmp_path / "journal.jsonl"] and short.made[0].started_at == 62.5
+    assert [note["text"] for note in read_journal(tmp_path / "journal.jsonl").notes][:2] == ["ended process 7", "waited for process 8"]
+    rank_of(monkeypatch, tmp_path, Ranks(1, 2, 1, 2))
+    assert len(asked) == 1, "other ranks write no journal"
+
+
+def test_a_journal_without_file_locks_says_so_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: type[Short]) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    rank_of(monkeypatch, tmp_path, Ranks())
+    texts = [note["text"] for note in read_journal(tmp_path / "journal.jsonl").notes]
+    assert texts.count(NO_LOCKS) == 1 and "it ran" in texts

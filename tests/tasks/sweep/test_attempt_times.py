@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from cluster.journal.journal import JournalWriter, Record
+from cluster.journal.journal import JournalWriter
+from cluster.journal.lines import Record
 from cluster.launchers import LaunchError
 from experiments.trial import Outcome
 from tests.tasks.fake_cluster import ASK_AGAIN_S, KEY, POLL_S, Cluster, at, cluster, left_by_a_dead_flow, runner, trial

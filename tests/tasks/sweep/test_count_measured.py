@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from cluster.journal import after_window
-from cluster.journal.journal import Record, read_journal
+from cluster.journal.journal import read_journal
+from cluster.journal.lines import Record
 from cluster.launchers import Launch, LaunchError
 from experiments.trial import Outcome
 from tests.measured_support import write_measured

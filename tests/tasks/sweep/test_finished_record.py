@@ -11,7 +11,8 @@ import pytest
 from pydantic import BaseModel
 
 from cluster.journal.errors import JournalError, LaterJournal
-from cluster.journal.journal import JournalWriter, encode, read_journal
+from cluster.journal.journal import JournalWriter, read_journal
+from cluster.journal.lines import encode
 from cluster.sampler.state_file import mark_of, read_records
 from experiments.config.errors import DamagedFile
 from experiments.json_file import parse_model, read_model

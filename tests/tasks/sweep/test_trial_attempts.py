@@ -8,7 +8,8 @@ import pytest
 
 from cluster import launchers
 from cluster.journal.errors import JournalError
-from cluster.journal.journal import JournalFollower, JournalWriter, Record
+from cluster.journal.journal import JournalFollower, JournalWriter
+from cluster.journal.lines import Record
 from cluster.launchers import LaunchError
 from experiments.trial import Outcome
 from tasks.sweep import begin_attempt

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from cluster.journal.journal import Journal, Record, read_journal
+from cluster.journal.journal import Journal, read_journal
+from cluster.journal.lines import Record
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.store import Plan, SweepStore
 from tasks.tracking import live

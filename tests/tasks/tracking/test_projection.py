@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cluster.journal.errors import JournalError
-from cluster.journal.journal import encode
+from cluster.journal.lines import encode
 from experiments.config.errors import DamagedFile
 from experiments.config.paths import runs_root
 from experiments.trial import Outcome, Trial, TrialResult
