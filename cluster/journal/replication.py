@@ -12,6 +12,9 @@ import io
 import os
 import threading
 import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cluster.journal.errors import JournalError
@@ -26,6 +29,14 @@ FLUSH_S = 10.0  # how long a trial that goes on waits for unreachable storage
 PATIENCE_S = 600.0  # how long a trial that has ended waits for unreachable storage
 
 
+@dataclass(frozen=True)
+class _Flush:
+    """What a caller waits for. `also`: name on the storage -> file."""
+
+    also: Mapping[str, Path]
+    done: threading.Event = field(default_factory=threading.Event)
+
+
 class JournalMirror:
     """Copies a growing journal file to storage, in a thread. No step waits for the storage, and an outage only delays the copy."""
 
@@ -35,44 +46,61 @@ class JournalMirror:
         self.error: StorageError | None = None  # the last one; None after a write that succeeded
         self._offset = self._number = 0
         self._pending = b""
-        self._stop = threading.Event()
+        self._stop, self._wake = threading.Event(), threading.Event()
+        self._flushes: list[_Flush] = []  # that were asked for and are not done
         self._sending = threading.Lock()
         self._interval_s = interval_s
         self._thread = threading.Thread(target=self._run, name="mirror", daemon=True)
         self._thread.start()
 
-    def flush(self, patience_s: float = FLUSH_S) -> bool:
-        """Send what the journal has so far, retrying for `patience_s` seconds. Whether all was sent; what was not follows later."""
-        deadline = time.monotonic() + patience_s
-        while True:
-            try:
-                self._send()
-                return True
-            except StorageError:
-                if time.monotonic() > deadline:
-                    return False
-            time.sleep(min(self._interval_s, patience_s))
+    def flush(self, patience_s: float = FLUSH_S, also: Mapping[str, Path] | None = None) -> bool:
+        """Send what the journal has so far, and then the files of `also` (name on the storage -> file; those that can be read).
+
+        Waits for at most `patience_s` seconds, also for a storage that does not answer: the thread sends. Whether all was sent; what was
+        not follows later.
+        """
+        flush = _Flush(also or {})
+        self._flushes.append(flush)
+        self._wake.set()
+        return flush.done.wait(patience_s)
 
     def close(self, patience_s: float = PATIENCE_S) -> None:
         """Send the rest, retrying for `patience_s` seconds. Raises StorageError; then only `path` on this node is complete."""
-        self._stop.set()
-        self._thread.join()
+        whole = f"the journal is whole in {self.path} on {os.uname().nodename}"
         deadline = time.monotonic() + patience_s
+        self._stop.set()
+        self._wake.set()
+        self._thread.join(patience_s)
+        if self._thread.is_alive():
+            raise StorageError(f"storage {self.storage.uri.partition('?')[0]}: does not answer; {whole}")
         while True:
             try:
                 self._send()
                 return
             except StorageError as error:
                 if time.monotonic() > deadline:
-                    raise StorageError(f"{error}; the journal is whole in {self.path} on {os.uname().nodename}") from error
+                    raise StorageError(f"{error}; {whole}") from error
             time.sleep(min(self._interval_s, 5.0))
 
     def _run(self) -> None:
-        while not self._stop.wait(self._interval_s):
-            try:
+        while True:
+            self._wake.wait(self._interval_s)
+            self._wake.clear()
+            if self._stop.is_set():
+                return
+            flushes = list(self._flushes)
+            with suppress(StorageError, OSError):  # of a journal that cannot be read: `close` raises it
                 self._send()
-            except StorageError:
-                continue
+                for flush in flushes:
+                    self._send_also(flush)
+
+    def _send_also(self, flush: _Flush) -> None:
+        """Send the files that were to follow the journal. Raises StorageError."""
+        for name, path in flush.also.items():
+            with suppress(OSError):  # it has not been written yet, or is gone
+                self.storage.put(name, path.read_bytes())
+        self._flushes.remove(flush)
+        flush.done.set()
 
     def _send(self) -> None:
         """Send the pending segment, then new lines, until everything is sent. Raises StorageError."""

@@ -66,7 +66,7 @@ def mirror(path: Path, options: argparse.Namespace, part: int) -> Iterator[None]
 
 
 @contextmanager
-def mirror_of_rank(path: Path, config: Mapping[str, Any], rank: int) -> Iterator[Callable[[], None]]:
+def mirror_of_rank(path: Path, config: Mapping[str, Any], rank: int) -> Iterator[Callable[[], object]]:
     """As `mirror`, for rank 0's journal, and at the end its device state and its trace. Raises StorageError.
 
     Yields what sends journal and device state as they are now, and waits no longer than FLUSH_S for unreachable storage. Does nothing on
@@ -75,7 +75,7 @@ def mirror_of_rank(path: Path, config: Mapping[str, Any], rank: int) -> Iterator
     store = config.get("store") if rank == 0 and not config["probe"] else None
     try:
         with _mirror(path, store, config["attempt"], 1 if config["not_before"] else 0) as copier:
-            yield partial(_send_now, copier, path) if copier else _nothing
+            yield partial(copier.flush, also={DEVICE_STATE: path.with_name(DEVICE_STATE)}) if copier else _nothing
     except BaseException:
         if store:
             _send_state(Storage(store), path)  # the trial may have been measured before it failed
@@ -89,11 +89,6 @@ def mirror_of_rank(path: Path, config: Mapping[str, Any], rank: int) -> Iterator
 
 def _nothing() -> None:
     """There is no storage to send anything to."""
-
-
-def _send_now(copier: JournalMirror, path: Path) -> None:
-    if copier.flush():
-        _send_state(copier.storage, path)
 
 
 def _send_state(storage: Storage, journal: Path) -> None:

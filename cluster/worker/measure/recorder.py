@@ -40,7 +40,7 @@ class NullSink:
 class Recorder:
     """Writes typed records into a sink. All methods raise OSError once the journal cannot be written."""
 
-    def __init__(self, sink: Sink | JournalWriter, world_size: int = 1, send: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, sink: Sink | JournalWriter, world_size: int = 1, send: Callable[[], object] = lambda: None) -> None:
         """`send`: sends what was written to where it outlives this node."""
         self._sink, self._world_size, self._send = sink, world_size, send
 

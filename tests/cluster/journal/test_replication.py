@@ -214,18 +214,58 @@ def test_a_mirror_sends_by_itself_and_goes_on_after_a_failure(tmp_path: Path) ->
 
 def test_what_a_journal_has_is_sent_at_once_where_its_writer_may_be_killed(tmp_path: Path) -> None:
     storage = Flaky(str(tmp_path / "store"))
-    with JournalWriter(tmp_path / "journal.jsonl", 1) as journal:
-        mirror = JournalMirror(tmp_path / "journal.jsonl", storage, 1, interval_s=3600.0)
+    path, state = tmp_path / "journal.jsonl", tmp_path / "state"
+    with JournalWriter(path, 1) as journal:
+        mirror = JournalMirror(path, storage, 1, interval_s=3600.0)  # it sends only when told to
         journal.append("note", text="measured")
         journal.flush()
-        storage.refused = 1
-        assert not mirror.flush(0.0) and SegmentReader(storage, 1).poll() == [], "nothing reached the storage"
-        storage.refused = 1
-        assert mirror.flush(0.1), "tried again"
+        assert mirror.flush(60.0, also={"state": state}), "a file that is not there yet is left out"
         assert [record["kind"] for record in SegmentReader(storage, 1).poll()] == ["attempt", "note"]
-        assert mirror.flush(0.0) and storage.names() == {journal_segment(1, 0, 0): (tmp_path / "journal.jsonl").stat().st_size}
+        state.write_bytes(b"so far")
+        assert mirror.flush(60.0, also={"state": state})
+        assert storage.get("state") == b"so far"
+        assert storage.names() == {journal_segment(1, 0, 0): path.stat().st_size, "state": 6}, "nothing new is no segment"
     mirror.close()
-    assert [record["kind"] for record in SegmentReader(storage, 1).poll()] == ["attempt", "note", "close"]
+
+
+def test_a_flush_that_the_storage_refuses_is_tried_again(tmp_path: Path) -> None:
+    storage = Flaky(str(tmp_path / "store"))
+    (tmp_path / "state").write_bytes(b"so far")
+    with JournalWriter(tmp_path / "journal.jsonl", 1):
+        storage.refused = 3
+        mirror = JournalMirror(tmp_path / "journal.jsonl", storage, 1, interval_s=0.001)
+        assert mirror.flush(60.0, also={"state": tmp_path / "state"}) and storage.get("state") == b"so far"
+        assert mirror.failures == 3
+        assert not mirror._flushes, "it is done once"
+    mirror.close()
+
+
+@pytest.mark.parametrize("asked_first", [True, False], ids=["of the flush", "of the thread before it"])
+def test_a_flush_waits_no_longer_than_told_for_a_storage_that_does_not_answer(tmp_path: Path, asked_first: bool) -> None:
+    storage = Flaky(str(tmp_path / "store"))
+    storage.gate = gate = Gate()
+    (tmp_path / "state").write_bytes(b"so far")
+    with JournalWriter(tmp_path / "journal.jsonl", 1):
+        mirror = JournalMirror(tmp_path / "journal.jsonl", storage, 1, interval_s=3600.0 if asked_first else 0.001)
+        assert asked_first or gate.reached.wait(60)
+        assert not mirror.flush(0.1, also={"state": tmp_path / "state"})
+        assert gate.reached.wait(60) and not gate.opened.is_set() and storage.names() == {}, "it came back while nothing was answered"
+        gate.opened.set()
+        until(lambda: storage.get("state") == b"so far")  # what was not sent in time follows
+    mirror.close()
+
+
+def test_a_storage_that_never_answers_is_named_at_the_end(tmp_path: Path) -> None:
+    storage = Flaky(str(tmp_path / "store"))
+    storage.gate = gate = Gate()
+    with JournalWriter(tmp_path / "journal.jsonl", 1):
+        mirror = JournalMirror(tmp_path / "journal.jsonl", storage, 1, interval_s=0.001)
+        assert gate.reached.wait(60)
+    with pytest.raises(
+        StorageError, match=rf"^storage {tmp_path}/store: does not answer; the journal is whole in {tmp_path}/journal\.jsonl"
+    ):
+        mirror.close(0.1)
+    gate.opened.set()
 
 
 def test_the_last_segment_of_a_part_may_come_between_the_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
