@@ -93,10 +93,17 @@ class AttemptStarter:
     def _start(self, number: int) -> Launch | None:
         """Start an attempt, waiting without slots for a pool that is down; None if the sweep was stopped meanwhile. Raises LaunchError."""
         tell_trial(self._trial, self._folder)
+        asked = 0
 
         def start() -> Launch:
-            self._context.starting(self._trial.key, number)
-            return self._context.launcher.start(self._trial, self._folder, number)
+            nonlocal asked
+            asked += 1
+            if asked == 1:
+                self._context.starting(self._trial.key, number)
+            launch = self._context.launcher.start(self._trial, self._folder, number)
+            if asked > 1:  # while the pool is down the trial has started nothing
+                self._context.starting(self._trial.key, number)
+            return launch
 
         launch = self._retry(start, self._context.without_slots)
         if launch is not None:

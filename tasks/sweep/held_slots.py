@@ -50,6 +50,8 @@ class HeldSlots:
         if self._locks is not None:
             self._log.given_back(self._trial.key)
             self._locks.give_back()
+        else:
+            self._log.given_up(self._trial.key)
         self._waits.over(self._trial.key)
 
     @contextmanager

@@ -2,6 +2,9 @@
 
 One JSON object a line, appended by the flow that holds the sweep's lease; `t` is Unix time, s. Lines of one flow carry the same `flow`, so
 that the time between two flows, in which nobody held the slots, is told from the time between two trials.
+
+While a pool is down its trial takes the slots every few seconds to ask again. That is two lines, however long it lasts: the trial
+withdraws, and then it takes the slots for good, or has stopped asking; this one says how often it asked in vain meanwhile.
 """
 
 from __future__ import annotations
@@ -22,34 +25,68 @@ _log = logging.getLogger(__name__)
 TAKEN, STARTED, GIVEN_BACK, WITHDRAWN = "taken", "started", "given_back", "withdrawn"
 
 
+@dataclass
+class _Outage:
+    """Of a trial that gave its slots back, since its pool is down."""
+
+    asked_in_vain: int = 0  # how often since then
+    taken: dict[str, Any] | None = None  # the slots that it holds just now, to ask again
+
+
 class SlotLog:
     """The lines of one flow. Its methods may be called from several threads. A line that cannot be written is lost: no trial ends by it."""
 
     def __init__(self, path: Path) -> None:
         """`path`: the sweep's slots.jsonl."""
         self._path, self._flow, self._lock = path, secrets.token_hex(4), threading.Lock()
+        self._outages: dict[str, _Outage] = {}  # of trials that wait for a pool, by key
 
     def taken(self, key: str, pool: str, slots: Sequence[str], asked_at: float) -> None:
         """The trial holds `slots` (names of their locks: two pools on the same nodes share them) and asked for them at `asked_at`."""
-        self._write(TAKEN, key, pool=pool, slots=list(slots), asked=asked_at)
+        fields = {"t": time.time(), "pool": pool, "slots": list(slots), "asked": asked_at}
+        if outage := self._outages.get(key):
+            outage.taken = fields  # it is no hold yet: the pool is asked once more
+        else:
+            self._write(TAKEN, key, **fields)
 
     def started(self, key: str, attempt: int) -> None:
-        """The trial's launcher is asked to start an attempt, or one that another flow started is followed in the slots."""
+        """The trial's launcher is asked to start an attempt, or one that another flow started is followed in the slots.
+
+        Where the pool was down it is told only once the pool has started it.
+        """
+        self._end_outage(key)
         self._write(STARTED, key, attempt=attempt)
 
     def given_back(self, key: str) -> None:
         """The trial no longer holds its slots."""
+        self._end_outage(key)
         self._write(GIVEN_BACK, key)
+
+    def given_up(self, key: str) -> None:
+        """The trial ends without slots: it waited for its pool, or for the slots themselves."""
+        if outage := self._outages.pop(key, None):
+            self._write(WITHDRAWN, key, asked_in_vain=outage.asked_in_vain)
 
     def withdrawn(self, key: str) -> None:
         """The trial gives its slots back for now: its pool, which is down, could not be asked to start the attempt that was begun last.
 
         That attempt did not hold them. Nor did the trial, where no other attempt had run in them before.
         """
+        if outage := self._outages.get(key):
+            outage.asked_in_vain += 1
+            outage.taken = None
+            return
+        self._outages[key] = _Outage()
         self._write(WITHDRAWN, key)
 
-    def _write(self, event: str, key: str, **fields: Any) -> None:
-        line = json.dumps({"t": time.time(), "event": event, "flow": self._flow, "trial": key, **fields}) + "\n"
+    def _end_outage(self, key: str) -> None:
+        """The trial waits no longer: it holds the slots that it took last."""
+        outage = self._outages.pop(key, None)
+        if outage is not None and outage.taken is not None:
+            self._write(TAKEN, key, **outage.taken, asked_in_vain=outage.asked_in_vain)
+
+    def _write(self, event: str, key: str, t: float | None = None, **fields: Any) -> None:
+        line = json.dumps({"t": time.time() if t is None else t, "event": event, "flow": self._flow, "trial": key, **fields}) + "\n"
         with self._lock, suppress(OSError):
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             try:

@@ -24,8 +24,8 @@ class TrialContext:
     """One sweep on one pool.
 
     `observe(trial, attempt, records)` is called with new journal records; `say(trial, state)` with what a trial without records waits for;
-    `starting(key, attempt)` before an attempt is started, or followed that another flow started. Inside a block of `without_slots()` others
-    may use the trial's slots.
+    `starting(key, attempt)` before an attempt is started, or followed that another flow started; of a pool that was down, once it has
+    started it. Inside a block of `without_slots()` others may use the trial's slots.
     """
 
     store: SweepStore

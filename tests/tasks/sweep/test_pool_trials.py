@@ -264,8 +264,8 @@ def test_a_trial_that_waits_for_its_pool_keeps_no_other_off_its_nodes(cpu: Calla
 
     def body(trial: Trial) -> TrialResult:
         started, without = PARTS[-2:]
-        for attempt in (1, 1, 1):
-            started(trial.key, attempt)
+        started(trial.key, 1)
+        for _ in range(3):
             seen.append((slot_is_free(), trials.slots.pool_is_down, trials.slots.taken_by(trial)))
             with without():
                 seen.append((slot_is_free(), trials.slots.pool_is_down, trials.slots.taken_by(trial)))
@@ -279,6 +279,7 @@ def test_a_trial_that_waits_for_its_pool_keeps_no_other_off_its_nodes(cpu: Calla
     assert trials.events.told == [("started", 1)] * 4 + [("finished", 1, Outcome.OK)]  # type: ignore[attr-defined]
     [hold] = read_holds(trials.store.dir / "slots.jsonl")
     assert [attempt for _, attempt in hold.starts] == [1], "what the pool refused was no hold"
+    assert len((trials.store.dir / "slots.jsonl").read_text().splitlines()) == 6, "an outage is two lines"
 
 
 def test_who_has_taken_the_nodes_meanwhile_is_waited_for(cpu: Callable[..., PoolTrials]) -> None:
@@ -324,6 +325,8 @@ def test_a_stop_while_the_pool_is_down_takes_no_slots(cpu: Callable[..., PoolTri
     trials = cpu(saved(make_plan([trial])), trial, body)
     assert trials.run(trial, LOG).outcome is Outcome.CANCELLED, "it does not wait for the other"
     assert read_holds(trials.store.dir / "slots.jsonl") == []
+    last = (trials.store.dir / "slots.jsonl").read_text().splitlines()[-1]
+    assert '"withdrawn"' in last and '"asked_in_vain": 0' in last
     other.give_back()
 
 

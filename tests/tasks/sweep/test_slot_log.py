@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from tasks.sweep import slot_log
 from tasks.sweep.slot_log import Hold, SlotLog, read_holds
 
 
@@ -79,3 +82,54 @@ def test_an_attempt_that_ran_before_the_pool_went_down_held_its_slots(tmp_path: 
         (1.0, [(2.0, 1)], 51.0),
         (90.0, [(91.0, 2)], 99.0),
     ]
+
+
+def outage(log: SlotLog, times: int) -> None:
+    """The trial's pool is down; it is asked so often in vain after the first time."""
+    log.taken("a", "local", ["s"], 0.0)
+    log.started("a", 1)
+    log.withdrawn("a")
+    for number in range(times):
+        log.taken("a", "local", [f"s{number}"], float(number))
+        log.withdrawn("a")
+
+
+@pytest.mark.parametrize("times", [0, 1, 5000])
+def test_an_outage_is_two_lines_however_long_it_lasts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    path, clock = tmp_path / "slots.jsonl", iter(range(1, 100_000))
+    monkeypatch.setattr(slot_log.time, "time", lambda: float(next(clock)))
+    log = SlotLog(path)
+    outage(log, times)
+    log.taken("a", "local", ["s9"], 7.0)
+    assert read_holds(path) == [], "it asks once more"
+    log.started("a", 1)
+    log.given_back("a")
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [event["event"] for event in events] == ["taken", "started", "withdrawn", "taken", "started", "given_back"]
+    assert [event.get("asked_in_vain") for event in events] == [None, None, None, times, None, None]
+    taken = 4.0 + times
+    assert read_holds(path) == [Hold(events[0]["flow"], "a", "local", ("s9",), 7.0, taken, [(taken + 1, 1)], taken + 2)]
+    log.taken("a", "local", ["s"], 0.0)
+    assert len(read_holds(path)) == 2, "the next hold is told at once"
+
+
+def test_a_trial_that_stops_asking_says_how_often_it_did_in_vain(tmp_path: Path) -> None:
+    path = tmp_path / "slots.jsonl"
+    log = SlotLog(path)
+    outage(log, 3)
+    log.given_up("a")
+    log.given_up("a")
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(event["event"], event.get("asked_in_vain")) for event in events[2:]] == [("withdrawn", None), ("withdrawn", 3)]
+    assert read_holds(path) == []
+
+
+def test_slots_that_a_trial_gives_back_after_it_asked_for_the_last_time_were_held(tmp_path: Path) -> None:
+    path = tmp_path / "slots.jsonl"
+    log = SlotLog(path)
+    outage(log, 2)
+    log.taken("a", "local", ["s8"], 7.0)
+    log.given_back("a")  # the pool has been down for too long
+    [hold] = read_holds(path)
+    assert (hold.slots, hold.starts) == (("s8",), []) and hold.given_back is not None
+    assert [json.loads(line)["event"] for line in path.read_text().splitlines()] == ["taken", "started", "withdrawn", "taken", "given_back"]
