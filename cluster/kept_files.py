@@ -20,19 +20,24 @@ def kept_folder(name: str) -> Path | None:
 
     What lies in it is run, so nobody else may write there. Raises OSError if it belongs to another user.
     """
-    told = os.environ.get(KEPT)
-    if not told and POOL_MARK not in os.environ:
+    root = kept_root()
+    if root is None:
         return None
-    if told:
-        root = Path(told).expanduser()
-    else:
-        from experiments.components.data.staging import cache_root
-
-        root = cache_root()
     folder = root / name
     if folder.is_symlink() or folder.exists():
         _check(folder)
     return folder
+
+
+def kept_root() -> Path | None:
+    """The folder of all that is kept here; None where nothing is kept."""
+    if told := os.environ.get(KEPT):
+        return Path(told).expanduser()
+    if POOL_MARK not in os.environ:
+        return None
+    from experiments.components.data.staging import cache_root
+
+    return cache_root()
 
 
 def make_private(folder: Path) -> None:

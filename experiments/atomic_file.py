@@ -14,7 +14,10 @@ def atomic_write(path: Path, text: str) -> None:
 
 
 def atomic_file(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file in the same folder, then rename it to `path`. Raises what `write` raises, and OSError."""
+    """Let `write` fill a temporary file in the same folder, then rename it to `path`. Raises what `write` raises, and OSError.
+
+    Such an error names a file also where the system does not, as when a write fails: whoever reads of it should learn of which disk it is.
+    """
     # A shared folder is written by several hosts, so a process id would not be unique
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -22,6 +25,10 @@ def atomic_file(path: Path, write: Callable[[Path], object]) -> None:
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
     fsync_folder(path.parent)

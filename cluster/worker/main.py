@@ -65,7 +65,7 @@ def _attempt(options: argparse.Namespace, started_at: float) -> int:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not cut off the result
         if options.placement and isinstance(error, SystemExit):  # Ray's driver replaces _cancel by its own handler
             error = Cancelled("told to end (SIGTERM)")
-        ending = classify(error)
+        ending = classify(error, trial_files.own_folders(out))
         _say(str(ending.detail))
     if rank != 0:
         return _write_rank_failure(out, options.attempt, rank, ending)

@@ -6,9 +6,10 @@ import re
 import traceback
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from cluster.devices import _hpu_tools
-from cluster.disk_errors import disk_error
+from cluster.disk_errors import disk_failure
 from cluster.journal.errors import JournalInUse
 from cluster.worker.user_frame import crash_reason
 from experiments.components.workload import Unsupported
@@ -94,13 +95,14 @@ def explaining(terminations: Sequence[Termination]) -> Termination:
     return min(terminations, key=lambda one: (_RANKING.index(one.outcome), not (one.reason or "").startswith("preempted")))
 
 
-def classify(error: BaseException) -> Termination:
+def classify(error: BaseException, own: Sequence[Path] = ()) -> Termination:
     """The termination that explains `error`, among its causes and its workers' failures. `detail` is the traceback.
 
-    The reason of a crash says where in the user's code it began (`crash_reason`).
+    The reason of a crash says where in the user's code it began (`crash_reason`). `own`: folders that are ours and not the workload's, the
+    trial's own first: which disk has failed goes by which file did.
     """
     chain = list(causes(error))
-    endings = [ending for cause in chain if (ending := _known(cause)) is not None]
+    endings = [ending for cause in chain if (ending := _known(cause, own)) is not None]
     if not endings:
         own = next((cause for cause in reversed(chain) if not _PEER_GONE.search(str(cause))), chain[-1])
         endings = [Termination(Outcome.CRASHED, line(crash_reason(own, _wrappers(own, chain))))]
@@ -142,13 +144,13 @@ def line(text: str) -> str:
     return flat if len(flat) <= REASON_LIMIT else flat[: REASON_LIMIT - 1] + "…"
 
 
-def _known(error: BaseException) -> Termination | None:
+def _known(error: BaseException, own: Sequence[Path]) -> Termination | None:
     """The termination that this exception means by itself; None if no rule applies to it."""
     if isinstance(error, TrialEnded):
         return Termination(Outcome(error.outcome), error.reason)
+    if disk := disk_failure(error, own):
+        return Termination(Outcome.INFRA, f"{disk.kind}: {line(disk.text)}; {disk.remedy}")
     text = line(str(error) or type(error).__name__)
-    if disk := disk_error(error):
-        return Termination(Outcome.INFRA, f"{disk.kind}: {text}; {disk.remedy}")
     for outcome, kind, applies in _RULES:
         if applies(error):
             return Termination(outcome, f"{kind}: {text}" if kind else text)

@@ -22,7 +22,8 @@ from typing import Any
 from cluster import trial_layout
 from cluster.journal.object_store import Storage, StorageError, join
 from cluster.journal.replication import PATIENCE_S, JournalCopy, JournalMirror
-from cluster.trial_layout import DEVICE_STATE, RANK_ZERO, TRACE, TRIAL, attempt_result, attempt_trace
+from cluster.kept_files import kept_root
+from cluster.trial_layout import DEVICE_STATE, RANK_ZERO, TRACE, TRIAL, TRIALS, attempt_result, attempt_trace
 from experiments.json_file import parse_model
 from experiments.trial import Trial
 
@@ -56,6 +57,13 @@ def is_withdrawn(options: argparse.Namespace) -> bool:
 def folder_of_rank(config: Mapping[str, Any]) -> Path:
     """Rank 0's folder: the trial's, or with storage a part of the scratch folder on rank 0's node, which may not be the driver's."""
     return Path(config["out"]) / RANK_ZERO if config.get("store") else Path(config["out"])
+
+
+def own_folders(out: Path) -> list[Path]:
+    """Folders that are ours and not the workload's: the trial's, its sweep's, and where lies what later trials use again."""
+    sweep = [out.parent.parent] if out.parent.name == TRIALS else []
+    kept = kept_root()
+    return [out, *sweep, *([kept] if kept else [])]
 
 
 @contextmanager

@@ -60,7 +60,7 @@ def run_rank(config: dict[str, Any]) -> None:
             TrialSession(local_trial, ranks, recorder, out, config["probe"], started_at, found.facts).run()
         except BaseException as error:
             with suppress(OSError):  # the disk may be what ended the trial
-                recorder.end(classify(error))
+                recorder.end(classify(error, trial_files.own_folders(out)))
             raise
         recorder.phase("done")
         recorder.end(Termination(Outcome.OK))

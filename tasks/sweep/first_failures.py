@@ -11,7 +11,7 @@ from experiments.trial import Outcome, Trial, TrialResult
 
 ENOUGH = 3  # trials that fail alike, each of another cell where there are so many, before any has ended in another way
 _DIGITS = re.compile(r"\b[0-9a-f]{8,}\b|\d+")  # keys, addresses, counts: what differs between trials that fail alike
-_DISK = tuple(f"{one.kind}: " for one in disk_errors.KINDS)
+_DISK = tuple(f"{kind}: " for kind in (*(one.kind for one in disk_errors.KINDS), disk_errors.DATA_LOST))
 
 
 class FirstFailures:
@@ -50,5 +50,5 @@ class FirstFailures:
 
 
 def _is_of_the_user(result: TrialResult) -> bool:
-    """Whether a person can mend it: an error of code or data, or a disk to write to; not a lost node, and no finding about the hardware."""
+    """Whether a person can mend it: an error of code or data, or a disk; not a lost node, and no finding about the hardware."""
     return result.outcome is Outcome.CRASHED or (result.outcome is Outcome.INFRA and (result.reason or "").startswith(_DISK))

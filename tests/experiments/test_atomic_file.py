@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.atomic_file import atomic_write, remove_temporaries
+from experiments.atomic_file import atomic_file, atomic_write, remove_temporaries
 
 
 def test_publish_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,3 +64,19 @@ def test_what_killed_writers_of_a_file_left_is_removed_and_nothing_else(tmp_path
         (tmp_path / name).touch()
     remove_temporaries(tmp_path / "a.json")
     assert sorted(path.name for path in tmp_path.iterdir()) == [".a.json", ".b.json.0f1e2d3c.tmp", "a.json"]
+
+
+@pytest.mark.parametrize(
+    ("error", "filename"),
+    [(OSError(28, "No space left"), "{path}"), (OSError(28, "No space left", "/another"), "/another"), (OSError("image"), None)],
+    ids=["of a write", "of another file", "of no system call"],
+)
+def test_an_error_of_writing_names_the_file(tmp_path: Path, error: OSError, filename: str | None) -> None:
+    def fail(_: Path) -> None:
+        raise error
+
+    with pytest.raises(OSError) as caught:
+        atomic_file(tmp_path / "result.json", fail)
+    assert caught.value is error
+    assert caught.value.filename == (filename and filename.format(path=tmp_path / "result.json"))
+    assert list(tmp_path.iterdir()) == []

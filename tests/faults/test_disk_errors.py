@@ -144,3 +144,17 @@ def test_a_disk_that_fails_under_a_trial_costs_an_attempt(follow: Callable[..., 
     assert first.outcome is Outcome.INFRA and first.reason is not None and first.reason.startswith(said), first
     assert f"[Errno 5] Input/output error: '{running.folder / 'journal.jsonl'}'" in (first.detail or "")
     assert processes.of_trial(running.trial.key) == []
+
+
+def test_a_data_sets_disk_that_fails_is_not_taken_for_the_trials_own(follow: Callable[..., Running], tmp_path: Path) -> None:
+    embedded = LocalLauncher(Pool(name="cpu", device="cpu", address="embedded"))
+    running = follow(embedded, "ffff000000000161", retries=1, fault="data_error", fault_step=3, marker_dir=str(tmp_path))
+    result = running.end()
+    embedded.close()
+    first = running.store.results[0]
+    assert (tmp_path / "fault-fired").read_text().startswith("data_error at step 3, ")
+    assert first.outcome is Outcome.INFRA and first.reason is not None, first
+    assert first.reason.startswith(
+        "data_lost: [Errno 5] Input/output error; of which file is not told, and the trial's own folder can be"
+    ), first
+    assert (result.outcome, result.attempt) == (Outcome.OK, 2), "a disk may come back"

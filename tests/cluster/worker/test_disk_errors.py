@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch.utils.data
 
-from cluster.disk_errors import FULL, LOST, DiskError, disk_error
+from cluster.disk_errors import FULL, LOST, DiskError, disk_error, disk_failure
 from cluster.worker import main as worker
 from tests.contracts import make_trial
 
@@ -88,3 +89,73 @@ def test_neither_journal_nor_result_nor_log_can_be_written(
 def test_another_error_of_files_is_no_such_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OSError, match="Permission denied"):
         attempt(tmp_path, monkeypatch, errno.EACCES)
+
+
+# --- which disk it is
+
+
+ELSEWHERE = "it is not in the trial's own folder; check its disk or mount, the kernel's log (dmesg) says what happened to it"
+UNNAMED = "of which file is not told, and the trial's own folder can be written; check the disk or mount of the data (dmesg)"
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EROFS, errno.ESTALE, errno.ENOTCONN])
+def test_a_file_that_cannot_be_read_says_whose_disk_it_is(tmp_path: Path, number: int) -> None:
+    own, data = tmp_path / "own", tmp_path / "owned" / "train.parquet"  # one name begins as the other
+    text = os.strerror(number)
+    ours = disk_failure(OSError(number, text, str(own / "ray" / "x")), [tmp_path / "other", own])
+    assert ours == ("disk_lost", f"[Errno {number}] {text}: '{own / 'ray' / 'x'}'", LOST.remedy)
+    theirs = disk_failure(OSError(number, text, data), [own])
+    assert theirs is not None and (theirs.kind, theirs.remedy) == ("data_lost", ELSEWHERE) and str(data) in theirs.text
+    assert disk_failure(OSError(errno.ENOENT, "no such file", str(data)), [own]) is None
+
+
+def test_a_link_to_a_disk_is_a_file_of_that_disk(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "runs").symlink_to(tmp_path / "own")
+    failure = disk_failure(OSError(errno.EIO, "x", str(tmp_path / "runs" / "journal.jsonl")), [tmp_path / "own"])
+    assert failure is not None and failure.kind == "disk_lost"
+
+
+def test_a_full_disk_is_one_wherever_it_is(tmp_path: Path) -> None:
+    for error in (OSError(errno.ENOSPC, "No space left"), OSError(errno.EDQUOT, "quota", "/data/cache")):
+        assert disk_failure(error, [tmp_path]) == ("disk_full", str(error), "free some")
+
+
+def test_where_no_file_is_named_the_trials_own_folder_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(OSError, match="Input/output error") as caught, open("/proc/self/mem", "rb", buffering=0) as memory:
+        memory.read(1)  # the kernel's own EIO: a read names no file
+    assert caught.value.filename is None
+    assert disk_failure(caught.value, [tmp_path]) == ("data_lost", "[Errno 5] Input/output error", UNNAMED)
+    assert list(tmp_path.iterdir()) == [], "nothing is left of the trial"
+
+    def failing(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", failing)
+    assert disk_failure(caught.value, [tmp_path]) == ("disk_lost", "[Errno 5] Input/output error", LOST.remedy)
+
+
+class Unreadable(torch.utils.data.Dataset[int]):
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> int:
+        raise OSError(errno.EIO, "Input/output error", self.path)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("data/a.parquet", "data_lost"), ("data/it's", "data_lost"), ("own/x", "disk_lost")])
+def test_an_error_that_a_loaders_process_passes_on_as_text_is_the_same(tmp_path: Path, name: str, kind: str) -> None:
+    path = str(tmp_path / name)
+    with pytest.raises(OSError, match="Caught OSError in DataLoader worker") as caught:
+        next(iter(torch.utils.data.DataLoader(Unreadable(path), num_workers=1)))
+    assert caught.value.errno is None
+    remedy = ELSEWHERE if kind == "data_lost" else LOST.remedy
+    assert disk_failure(caught.value, [tmp_path / "own"]) == (kind, f"[Errno 5] Input/output error: {path!r}", remedy)
+
+
+@pytest.mark.parametrize("text", ["image file is truncated", "[Errno 2] No such file or directory: '/data/x'"])
+def test_another_text_of_such_an_error_says_nothing_of_a_disk(tmp_path: Path, text: str) -> None:
+    assert disk_error(OSError(text)) is None and disk_failure(OSError(text), [tmp_path]) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -28,7 +29,12 @@ PEER = RuntimeError("[../gloo/transport/tcp/pair.cc:534] Connection closed by pe
         (Diverged(5, float("nan")), Outcome.DIVERGED, "nan at step 5"),
         (Unsupported("precision fp16: a CPU"), Outcome.UNSUPPORTED, "fp16"),
         (OSError(errno.ENOSPC, "No space left on device"), Outcome.INFRA, "disk_full: [Errno 28] No space left on device; free some"),
-        (OSError(errno.EROFS, "Read-only", "/a"), Outcome.INFRA, "disk_lost: [Errno 30] Read-only: '/a'; mount it for writing; the kernel"),
+        (
+            OSError(errno.EROFS, "Read-only", "/a/b"),
+            Outcome.INFRA,
+            "disk_lost: [Errno 30] Read-only: '/a/b'; mount it for writing; the kernel",
+        ),
+        (OSError(errno.EIO, "no", "/data/c"), Outcome.INFRA, "data_lost: [Errno 5] no: '/data/c'; it is not in the trial's own folder"),
         (FileNotFoundError(errno.ENOENT, "No such file", "/a"), Outcome.CRASHED, "FileNotFoundError: "),
         (MemoryError(), Outcome.INFRA, "host_oom: "),
         (RuntimeError("DataLoader worker (pid 12) is killed by signal: Killed."), Outcome.INFRA, "worker_lost: "),
@@ -42,7 +48,7 @@ PEER = RuntimeError("[../gloo/transport/tcp/pair.cc:534] Connection closed by pe
     ],
 )
 def test_what_an_exception_means(error: BaseException, outcome: Outcome, reason: str) -> None:
-    ending = classify(error)
+    ending = classify(error, [Path("/a")])
     assert ending.outcome is outcome
     assert ending.reason is not None and reason in ending.reason
     assert ending.detail is not None and type(error).__name__ in ending.detail

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from itertools import permutations
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,8 +62,10 @@ def test_a_full_disk_and_a_full_quota(number: int) -> None:
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EIO, errno.ESTALE, errno.ENOTCONN])
 def test_a_disk_that_can_no_longer_be_written(number: int) -> None:
-    ending = classify(OSError(number, "cannot write"))
+    ending = classify(OSError(number, "cannot write", "/own/x"), [Path("/own")])
     assert ending.outcome is Outcome.INFRA and str(ending.reason).startswith("disk_lost: ")
+    ending = classify(OSError(number, "cannot read", "/data/x"), [Path("/own")])
+    assert ending.outcome is Outcome.INFRA and str(ending.reason).startswith("data_lost: ")
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EISDIR])

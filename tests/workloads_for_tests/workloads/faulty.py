@@ -42,6 +42,7 @@ class Parameters(synthetic.Parameters):
         "setsid_child",  # leaves a child in a session of its own, then goes on
         "disk_full",  # writes into marker_dir until the disk is full
         "io_error",  # from now on every fsync of this process fails with EIO, as on a disk that fails
+        "data_error",  # a read fails with EIO, as of a data set on a disk that fails
         "slow",  # every step from fault_step on takes step_sleep_s longer
     ] = "none"
     fault_step: int = Field(3, ge=1)
@@ -124,6 +125,9 @@ class Faulty(synthetic.Synthetic):
                 print(f"left process {child.pid} behind", flush=True)
             case "disk_full":
                 self._fill()
+            case "data_error":
+                with open("/proc/self/mem", "rb", buffering=0) as memory:
+                    memory.read(1)  # no address is 0
             case "io_error":
                 os.fsync = _failing_disk
         return loss
