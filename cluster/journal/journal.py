@@ -103,7 +103,7 @@ class JournalWriter:
         self._interval = interval
         self._section = Section(0, attempt, trial, VERSION)
         first: Record = {"attempt": attempt, "pid": os.getpid(), "host": os.uname().nodename, "version": VERSION}
-        self.append("attempt", **first, **({"trial": trial} if trial else {}))
+        self.append("attempt", **(first | {"trial": trial} if trial else first))
         self.flush()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()

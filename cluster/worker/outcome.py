@@ -104,8 +104,8 @@ def classify(error: BaseException, own: Sequence[Path] = ()) -> Termination:
     chain = list(causes(error))
     endings = [ending for cause in chain if (ending := _known(cause, own)) is not None]
     if not endings:
-        own = next((cause for cause in reversed(chain) if not _PEER_GONE.search(str(cause))), chain[-1])
-        endings = [Termination(Outcome.CRASHED, line(crash_reason(own, _wrappers(own, chain))))]
+        first = next((cause for cause in reversed(chain) if not _PEER_GONE.search(str(cause))), chain[-1])
+        endings = [Termination(Outcome.CRASHED, line(crash_reason(first, _wrappers(first, chain))))]
     return replace(explaining(endings), detail="".join(traceback.format_exception(error)))
 
 

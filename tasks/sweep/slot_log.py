@@ -43,7 +43,7 @@ class SlotLog:
 
     def taken(self, key: str, pool: str, slots: Sequence[str], asked_at: float) -> None:
         """The trial holds `slots` (names of their locks: two pools on the same nodes share them) and asked for them at `asked_at`."""
-        fields = {"t": time.time(), "pool": pool, "slots": list(slots), "asked": asked_at}
+        fields: dict[str, Any] = {"t": time.time(), "pool": pool, "slots": list(slots), "asked": asked_at}
         if outage := self._outages.get(key):
             outage.taken = fields  # it is no hold yet: the pool is asked once more
         else:

@@ -12,7 +12,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from pydantic import Field
 
 from cluster.lease import holder, is_held, name_holder
 from cluster.trial_layout import FLOW_RUNS, HOLDER, IMPORTED, JOURNAL, LEASE, PLAN, RESULT, STATUS, STOP, TRIAL, TRIALS
-from experiments.atomic_file import atomic_write
+from experiments.atomic_file import atomic_write, remove_temporaries
 from experiments.config.errors import DamagedFile, UserError
 from experiments.config.paths import runs_root
 from experiments.config.strict import Strict
@@ -231,6 +231,7 @@ class SweepStore:
             folder = self.trial_dir(trial.key)
             folder.mkdir(parents=True, exist_ok=True)
             if not (folder / TRIAL).exists():
+                remove_temporaries(folder / TRIAL)  # of a flow that was killed
                 atomic_write(folder / TRIAL, sealed_text(trial))
 
     def untold(self, plan: Plan) -> list[str]:
@@ -272,10 +273,18 @@ class SweepStore:
         try:
             name_holder(self.dir)
             self.stop_file.unlink(missing_ok=True)
+            self._remove_temporaries()
             yield
         finally:
             (self.dir / HOLDER).unlink(missing_ok=True)
             lock.release()
+
+    def _remove_temporaries(self) -> None:
+        """Remove what a killed flow had written of results of trials that have ended: no process of such a trial writes one any more."""
+        for path in sorted({part.parent / RESULT for part in self._trials.glob(f"*/.{RESULT}.*.tmp")}):
+            with suppress(DamagedFile):
+                if (result := read_result(path.parent)) is not None and result.outcome.final:
+                    remove_temporaries(path)
 
     def is_held(self) -> bool:
         """True while some process works on the sweep, and where that cannot be told: see cluster/lease.py."""
