@@ -110,7 +110,7 @@ def test_an_object_in_a_folder_is_there_whole_or_not_at_all(tmp_path: Path, monk
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StorageError, match=rf"^storage {tmp_path}: \[Errno 28\] No space left on device$"):
+    with pytest.raises(StorageError, match=rf"^storage {tmp_path}: \[Errno 28\] No space left on device: '{tmp_path}/a'$"):
         storage.put("a", b"newest")
     assert storage.get("a") == b"newer" and [path.name for path in tmp_path.iterdir()] == ["a"]
 
