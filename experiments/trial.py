@@ -11,6 +11,7 @@ from pydantic import Field, StringConstraints
 
 from experiments.canonical_json import canonical_json
 from experiments.config.strict import Strict
+from experiments.in_force import without_effect
 from experiments.journal_mark import JournalMark
 from experiments.price import Price
 
@@ -93,7 +94,12 @@ class Trial(Strict):
     def labels_of(self, axes: Container[str]) -> list[str]:
         """What its cell is called by these of its axes: `bf16`, `MP-1`."""
         reference = [f"reference {self.parameters.get('precision')}"] if self.reference else []
-        return [*(label(axis, value) for axis, value in self.axes.items() if axis in axes), *reference]
+        return [*self.axis_labels(axes).values(), *reference]
+
+    def axis_labels(self, axes: Container[str]) -> dict[str, str]:
+        """Axis -> label of those of `axes` that it has, without what has no effect in it: compile_mode with compile none."""
+        idle = without_effect({**self.parameters, **self.axes})
+        return {axis: label(axis, value) for axis, value in self.axes.items() if axis in axes and axis not in idle}
 
 
 def label(axis: str, value: Scalar) -> str:

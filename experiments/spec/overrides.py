@@ -39,7 +39,8 @@ def check_overrides(
         good = [clean for clean, wrong in tried if wrong is None]
         if not good and tried[0][1]:
             problem, hint = tried[0][1]
-            complain(option, name, problem, _once_for_each(words, name, setting) or hint if option == "--only" else hint)
+            key = "" if option == f"--{name}" else name  # --pool is said once
+            complain(option, key, problem, _once_for_each(words, name, setting) or hint if option == "--only" else hint)
         return good[0] if good else BAD
 
     axes, clean_sets = dict(suite.axes), dict[str, Any]()

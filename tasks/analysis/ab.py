@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from experiments.parameters import SIDE
 from experiments.stats.verdict import Verdict
-from experiments.trial import Scalar, label
+from experiments.trial import Scalar
 from tasks.analysis.cell import Cell
 from tasks.sweep.ab_settings import AbSettings
 
@@ -29,7 +29,7 @@ class AbPair:
 
     @property
     def name(self) -> str:
-        return " · ".join(label(axis, value) for axis, value in self.axes.items())
+        return " · ".join(self.a.trial.axis_labels(self.axes).values())
 
     @property
     def lost(self) -> bool:

@@ -18,7 +18,7 @@ from experiments.stats.loss_parity import Parity, ParityStatus
 from experiments.stats.repeats import repeats_interval
 from experiments.stats.spread import Spread
 from experiments.stats.verdict import ONE_LOOK, Levels, Verdict
-from experiments.trial import Scalar, Trial, label
+from experiments.trial import Scalar, Trial
 from tasks.analysis.trial_row import TrialRow
 
 DEVICES = "devices"  # the parameter and axis
@@ -83,12 +83,17 @@ class Cell:
     @property
     def name(self) -> str:
         """For people, without the repeat: `cpu · tiny · bf16 · MP-1`."""
-        return " · ".join(label(axis, value) for axis, value in self.axes.items())
+        return " · ".join(self.trial.axis_labels(self.axes).values())
+
+    @cached_property
+    def told(self) -> Mapping[str, str]:
+        """Axis -> label of what tells it from the sweep's other cells and has an effect in it."""
+        return self.trial.axis_labels(self.varied)
 
     @property
     def short(self) -> str:
         """For people, what tells it from the sweep's other cells: `bf16 · MP-1`; its whole name where nothing does."""
-        return " · ".join(label(axis, value) for axis, value in self.axes.items() if axis in self.varied) or self.name
+        return " · ".join(self.told.values()) or self.name
 
     def called(self, row: TrialRow) -> str:
         """For people, one of its trials among those of the sweep: `bf16 · MP-1 · #2`."""

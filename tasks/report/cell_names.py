@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from experiments.trial import label
 from tasks.analysis.cell import Cell
 
 
@@ -14,7 +13,7 @@ def names_among(cells: Sequence[Cell]) -> tuple[str, list[str]]:
 
     Nothing is in common where a cell would have no name left.
     """
-    labels = [[label(axis, value) for axis, value in cell.axes.items() if axis in cell.varied] for cell in cells]
+    labels = [list(cell.told.values()) for cell in cells]
     common = [one for one in labels[0] if all(one in other for other in labels)]
     own = [" · ".join(one for one in each if one not in common) for each in labels]
     return (" · ".join(common), own) if all(own) else ("", [cell.short for cell in cells])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -139,8 +139,8 @@ class ComparisonTable:
     @property
     def row_labels(self) -> list[str]:
         """The name of each row by the axes in which the sweep's cells differ: `bf16 · compile none`; empty where there is but one row."""
-        first = [self.row_cell(row) for row in range(len(self.rows))]
-        return [" · ".join(label(axis, cell.axes.get(axis)) for axis in self.row_axes if axis in cell.varied) for cell in first]
+        told = [_told_of([place.cell for place in places if place.cell is not None]) for _, places in self.rows]
+        return [" · ".join(labels[axis] for axis in self.row_axes if axis in labels) for labels in told]
 
     @property
     def varied_rows(self) -> list[str]:
@@ -223,7 +223,7 @@ def build_table(cells: Sequence[Cell], suite: Suite) -> ComparisonTable:
         heads if column_axes else [metric.name] if metric else [],
         [
             (
-                [table_text(value) for value in name],
+                _row_texts(row_axes, name, list(rows[name].values())),
                 [table_cell(row.get(values), shared_note=shared_note, shared_why=why) for values in columns],
             )
             for name, row in ((name, rows[name]) for name in _in_order(rows))
@@ -231,6 +231,17 @@ def build_table(cells: Sequence[Cell], suite: Suite) -> ComparisonTable:
         _comparison(metric) if metric else "x is the speed-up over",
         why,
     )
+
+
+def _told_of(cells: Sequence[Cell]) -> Mapping[str, str]:
+    """Axis -> label of what any of these cells is told by."""
+    return {axis: text for cell in cells for axis, text in cell.told.items()}
+
+
+def _row_texts(row_axes: Sequence[str], values: Sequence[Scalar], cells: Sequence[Cell]) -> list[str]:
+    """The row's values of its axes; a dash where the value has no effect in any of its cells."""
+    idle = {axis for axis in row_axes if all(axis in cell.axes and not cell.trial.axis_labels((axis,)) for cell in cells)}
+    return ["–" if axis in idle else table_text(value) for axis, value in zip(row_axes, values, strict=True)]
 
 
 def _in_order(names: Iterable[tuple[Scalar, ...]]) -> list[tuple[Scalar, ...]]:

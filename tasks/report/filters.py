@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from experiments.config.scalar_text import table_text
-from experiments.trial import Scalar, label
 from tasks.analysis.cell import Cell
 from tasks.report.value_order import ordered_values
 
@@ -47,5 +46,5 @@ def constant_labels(cells: Sequence[Cell]) -> list[str]:
     """What all cells have: `h200`, `batch_size 32`; nothing of a single cell."""
     if not cells or not cells[0].varied:
         return []
-    axes: dict[str, Scalar] = {axis: value for axis, value in cells[0].axes.items() if axis not in cells[0].varied}
-    return [label(axis, value) for axis, value in axes.items()]
+    first = cells[0]
+    return list(first.trial.axis_labels(first.axes.keys() - first.varied).values())

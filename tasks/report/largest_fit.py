@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from experiments.trial import label
 from tasks.analysis.cell import Cell
 from tasks.report.text_format import OUTCOMES, percent
 from tasks.report.value_order import parameters_named
@@ -24,7 +23,7 @@ def fit_sentence(cells: Sequence[Cell]) -> str:
         return ""
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
-        others = [label(name, value) for name, value in cell.axes.items() if name in cell.varied and name != axis]
+        others = [text for name, text in cell.told.items() if name != axis]
         groups.setdefault(" · ".join(others), []).append(cell)
     said = [found for name, group in groups.items() if (found := _bracket(name, group, axis))]
     return f"Largest that fits: {'; '.join(said)}." if said else ""

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 
 from experiments.config import duration
-from experiments.trial import label
 from tasks.analysis.cell import Cell
 from tasks.analysis.race import Dropout, Race, State, Why
 from tasks.analysis.row_times import row_times
@@ -79,9 +78,9 @@ def why_out(one: Dropout) -> str:
 
 def setting_name(race: Race, racer: int) -> str:
     """For people, by what tells settings apart: `bf16 · MP-1`."""
-    axes = race.trials[racer].axes
-    varied = [name for name in axes if len({repr(trial.axes.get(name)) for trial in race.trials}) > 1]
-    return " · ".join(label(name, axes[name]) for name in varied or axes)
+    one = race.trials[racer]
+    varied = [name for name in one.axes if len({repr(trial.axes.get(name)) for trial in race.trials}) > 1]
+    return " · ".join((one.axis_labels(varied) or one.axis_labels(one.axes)).values())
 
 
 def _kind(one: Dropout) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from experiments.trial import Trial, label
+from experiments.trial import Trial
 from tasks.sweep.store import Plan
 
 
@@ -31,6 +31,6 @@ def _apart(cells: Sequence[Trial], axes: Sequence[str]) -> int:
 
 def run_name(trial: Trial, attempt: int, axes: Sequence[str]) -> str:
     """`MP-2 · fp32 · #1`, `MP-2 · fp32 · #1 · attempt 2`. `axes`: those of `telling_axes`; without any it is the trial's whole name."""
-    words = [*(label(axis, trial.axes[axis]) for axis in axes if axis in trial.axes), *trial.labels_of(())]
+    words = [*(text for axis in axes for text in trial.axis_labels((axis,)).values()), *trial.labels_of(())]
     name = " · ".join([*words, f"#{trial.repeat}"]) if words else trial.name
     return name if attempt == 1 else f"{name} · attempt {attempt}"

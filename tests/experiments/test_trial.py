@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from experiments.trial import Outcome, Trial, digest, key_parts, label, trial_key
+from experiments.trial import Outcome, Scalar, Trial, digest, key_parts, label, trial_key
 
 GIVEN: dict[str, Any] = {
     "configuration": {"workload": "synthetic", "parameters": {"steps": 5}},
@@ -143,3 +143,21 @@ def test_a_trial_is_named_by_its_axes_in_order_and_its_repeat() -> None:
         parameters={},
     )
     assert trial.name == "cpu · bf16 · MP-1 · #2"
+
+
+def test_a_name_leaves_out_what_has_no_effect_in_its_trial() -> None:
+    def named(axes: dict[str, Scalar], **parameters: Any) -> str:
+        known = {"key": "k", "key_parts": {}, "sweep_id": "s", "suite": "s", "workload": "w", "pool": "cpu", "device": "cpu", "cell": "c"}
+        return Trial.model_validate({**known, "repeat": 1, "index": 0, "axes": axes, "parameters": {**parameters, **axes}}).name
+
+    modes: list[dict[str, Scalar]] = [
+        {"compile": "none", "compile_mode": "default"},
+        {"compile": "model", "compile_mode": "default"},
+        {"compile": "none", "compile_mode": "max-autotune"},
+    ]
+    assert [named(axes) for axes in modes] == [
+        "compile none · #1",
+        "compile model · compile_mode default · #1",
+        "compile none · compile_mode max-autotune · #1",
+    ]
+    assert named({"kernels": "stock"}, precision="bf16") == "#1", "its precision is no axis and counts all the same"

@@ -11,7 +11,6 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from experiments.trial import label
 from tasks.analysis.cell import Cell
 
 LINE_WIDTH = 1.6  # points
@@ -61,7 +60,7 @@ def named_together(cells: Sequence[Cell]) -> str:
     """
     if len(cells) == 1:
         return _in_lines(cells[0].short)
-    names = [{axis: label(axis, value) for axis, value in cell.axes.items() if axis in cell.varied} for cell in cells]
+    names = [cell.told for cell in cells]
     shared = [axis for axis, text in names[0].items() if all(name.get(axis) == text for name in names)]
     apart = [" · ".join(text for axis, text in name.items() if axis not in shared) for name in names]
     if not all(apart):

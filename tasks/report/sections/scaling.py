@@ -8,7 +8,6 @@ from dataclasses import replace
 from experiments.metrics import metric_of
 from experiments.stats.estimate import Estimate
 from experiments.summary import COMMUNICATION
-from experiments.trial import label
 from tasks.analysis.cell import DEVICES, Cell
 from tasks.analysis.judge_cells import APART, DISTURBED, ONE_BESIDE, ONE_TRIAL, SPREADS_DIFFER, judge_pairs
 from tasks.analysis.same_work import groups_of_work
@@ -97,7 +96,7 @@ def _rate(cell: Cell) -> float:
 def _sentence(cell: Cell, fewest: Cell) -> str:
     """`sdpa: from 1 to 4 devices the rate of all together grows x3.80 (3.71–3.89), 95.0 % of linear.`"""
     ratio, why = _ratio(cell, fewest)
-    name = " · ".join(label(axis, value) for axis, value in cell.axes.items() if axis in cell.varied and axis != DEVICES)
+    name = " · ".join(text for axis, text in cell.told.items() if axis != DEVICES)
     grows = f"from {fewest.devices} to {cell.devices} devices the rate of all together grows {times(ratio.value)} {interval(ratio)}"
     linear = f"{percent(ratio.value / _more(cell, fewest))} of linear"
     doubt = [f"undecided: {why}"] if why in _DOUBT else []

@@ -227,8 +227,8 @@ def test_overrides(workshop: Workshop, options: dict[str, Any], axes: list[tuple
         ({"sets": {"stepps": "4"}}, "--set: stepps: the workload toy has no such parameter; did you mean 'steps'?"),
         ({"sets": {"engine": "s3://K:S@bucket"}}, "--set: engine: holds a user name or password; give it to the machines that read it"),
         ({"sets": {"steps": "many"}}, "--set: steps: is 'many'; should be a whole number"),
-        ({"sets": {"pool": "tpu"}}, "--pool: pool: unknown pool 'tpu'; did you mean 'gpu'? known: cpu, gpu"),
-        ({"pool_names": ["cp"]}, "--pool: pool: unknown pool 'cp'; did you mean 'cpu'? known: cpu, gpu"),
+        ({"sets": {"pool": "tpu"}}, "--pool: unknown pool 'tpu'; did you mean 'gpu'? known: cpu, gpu"),
+        ({"pool_names": ["cp"]}, "--pool: unknown pool 'cp'; did you mean 'cpu'? known: cpu, gpu"),
         ({"only": {"steps": [1]}}, "--only: steps: is not an axis; known: pool, precision, dataloader_workers"),
         ({"only": {"precision": ["fp16"]}}, "--only: precision: no cell has the value fp16; known: fp32, bf16"),
         (

@@ -14,7 +14,7 @@ from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
 from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import OF_MANY, TOO_WIDE
-from tasks.report.comparison_table import TableCell, comparison_table, table_cell
+from tasks.report.comparison_table import ComparisonTable, TableCell, comparison_table, table_cell
 from tasks.report.markdown import comparison_markdown, md
 from tasks.report.marks import Mark, rounds_of_ratio
 from tests.tasks.cell_support import EVEN, disturbed, made, places_of, repeats, row, settings, table_of, workers
@@ -238,6 +238,21 @@ def test_the_rows_are_named_by_their_axes() -> None:
     table = table_of(rows, settings(rows=("pool", "fused_layers"), columns="clip", baseline={}))
     assert table.header == ["pool", "fused layers", "clip 0.5", "clip None"]
     assert [names for names, _ in table.rows] == [["cpu", "true"], ["cpu", "false"]]
+
+
+def test_a_row_is_not_named_by_what_has_no_effect_in_any_of_its_cells() -> None:
+    def table(columns: str, rows: tuple[str, ...]) -> ComparisonTable:
+        modes = [("none", "default"), ("model", "default"), ("model", "reduce-overhead")]
+        made_of = [row({"pool": "cpu", "compile": how, "compile_mode": mode}) for how, mode in modes]
+        return table_of(made_of, settings(rows=rows, columns=columns, baseline={}))
+
+    beside = table("pool", ("compile", "compile_mode"))
+    assert [names for names, _ in beside.rows] == [["none", "–"], ["model", "default"], ["model", "reduce-overhead"]]
+    names = ["compile none", "compile model · compile_mode default", "compile model · compile_mode reduce-overhead"]
+    assert beside.row_labels == names
+    above = table("compile", ("compile_mode",))
+    assert [names for names, _ in above.rows] == [["default"], ["reduce-overhead"]], "it has an effect in one of the row's cells"
+    assert above.row_labels == ["compile_mode default", "compile_mode reduce-overhead"]
 
 
 def test_without_a_column_axis_the_metric_is_the_column() -> None:

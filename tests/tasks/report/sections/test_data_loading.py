@@ -105,7 +105,7 @@ def test_threads_are_a_row_of_their_own_which_begins_without_any_loader() -> Non
     assert (
         threads.sentence == "loader threads: MP-2 is the fastest measured (x1.80 (1.800–1.800) over MP-0), and no larger count was tried."
     )
-    assert [cell.short for cell in threads.cells] == ["loader processes · MP-0", "loader threads · MP-1", "loader threads · MP-2"]
+    assert [cell.short for cell in threads.cells] == ["MP-0", "loader threads · MP-1", "loader threads · MP-2"]
     assert loaders_compared(found) == [
         "With as many as are enough, loader threads · MP-2 is better than loader processes · MP-1: x1.20 (1.200–1.200)."
     ]
