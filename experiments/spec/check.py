@@ -58,6 +58,7 @@ def _suite(profile: ProfileContext, names: list[str], axes: Axes, linked: list[A
     every_axis = list(dict.fromkeys([*names, *(name for entry in include for name in entry)]))  # an include may make an axis
     suite = Suite.model_construct(
         suite=profile.file.suite,
+        title=profile.file.title,
         description=profile.section("description") or profile.file.description,
         workload=profile.file.workload,
         profile=profile.name,

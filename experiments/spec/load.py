@@ -48,6 +48,13 @@ def list_suites() -> list[SuiteInfo]:
     return suites
 
 
+def title_of(suite: Suite) -> str:
+    """What people call the suite; of a plan from before suites had a title as its file of today says, and its name where none tells."""
+    if suite.title is None and (path := _files().get(suite.suite)) is not None:
+        return _read(path)[1].title or suite.suite
+    return suite.title or suite.suite
+
+
 def suite_file(name_or_path: str | Path) -> Path:
     """The file of a suite that is named, or given as a path. Raises ConfigError."""
     return chosen_file(str(name_or_path), _files, "suite", "suite")

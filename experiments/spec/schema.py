@@ -152,6 +152,7 @@ class SuiteFile(Sections):
     """A suite file."""
 
     suite: Name = Field(description="the file's name without .yaml")
+    title: str | None = Field(default=None, max_length=80, description="what it measures, in a few words, for titles; null: its name")
     description: str = Field(default="", max_length=2000, description="what the suite asks; `sweep suites` shows its first line")
     workload: str = Field(description="a file in experiments/workloads, or in workloads/ of a folder of $SWEEPBENCH_EXTRA")
     profiles: dict[Name, Profile] = Field(default_factory=dict, description="named overrides: `sweep run SUITE --profile NAME`")
@@ -161,6 +162,7 @@ class Suite(Strict):
     """One profile of a suite with the user's overrides, checked: every value is one that the workload takes."""
 
     suite: str
+    title: str | None = None  # plans of earlier sweeps lack it
     description: str
     workload: str
     profile: str = Field(description="full, or the profile's name")

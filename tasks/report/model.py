@@ -170,7 +170,7 @@ def report_of(source: ReportSource, answers: list[Answer] | None = None, *, head
     answers = answers_of(source) if answers is None else answers
     best = answers[0].best if len(answers) == 1 else None
     return Report(
-        title=" · ".join([source.suite_name, sweep.plan.profile, *_kind(sweep.plan)]),
+        title=" · ".join([source.suite_name, sweep.plan.profile, *kind_of(sweep.plan)]),
         description=suite.description,
         sweep_id=sweep.sweep_id,
         origin=origin_of(sweep),
@@ -225,8 +225,8 @@ def _unfinished(source: ReportSource, cells: Sequence[Cell]) -> NextStep | None:
     return outlook.rest() if "to do" in ended else None
 
 
-def _kind(plan: Plan) -> list[str]:
-    """What is said of it in the report's title, where it is no plain sweep."""
+def kind_of(plan: Plan) -> list[str]:
+    """What it is called beside its suite and profile, where it is no plain sweep."""
     return [name for name, settings in (("A/A", plan.aa), ("A/B", plan.ab), ("race", plan.race)) if settings is not None]
 
 

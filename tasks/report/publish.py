@@ -17,6 +17,7 @@ from experiments.atomic_file import atomic_write
 from experiments.config.error_text import why_not_written
 from experiments.config.errors import UserError
 from experiments.json_file import sealed_text
+from experiments.spec.load import title_of
 from experiments.step_record import FIELDS
 from experiments.trial import DataSource, Trial, TrialResult
 from tasks.analysis.cell import DEVICES, Cell
@@ -29,12 +30,13 @@ from tasks.report.cell_counts import disturbed_among, per_cell
 from tasks.report.certificate_text import certificate_lines, pooled_certificates
 from tasks.report.comparison_table import ComparisonTable
 from tasks.report.given_command import given_command
+from tasks.report.headline import headline_of
 from tasks.report.held_text import held_sentence
 from tasks.report.hidden_names import hidden
 from tasks.report.lacks import README, Lack, write_lacks
 from tasks.report.manifest import MANIFEST, check_published, files_below, listed_files, write_manifest
 from tasks.report.markdown import render_text
-from tasks.report.model import make_report
+from tasks.report.model import Report, kind_of, make_report
 from tasks.report.provenance import commits_text, ran_at, tree_text
 from tasks.report.section import Bullets, Section
 from tasks.report.sections.parameters import settings_text
@@ -60,18 +62,23 @@ class PublishError(UserError):
 class PublishedSweep:
     """What the README says of one sweep.
 
-    `heading`: what its table holds; sweeps of one profile, as a campaign has them, share their `title`. `set_`: what was set or
-    chosen beside the profile, by name; what differs of it tells sweeps of one heading apart. `head`: Markdown, what report.md
-    says before its first section. `command`: Markdown. `loading`: how many DataLoader processes are enough, where they vary.
+    `suite`: what people call it. `kind`: A/A, A/B or race; empty of a plain sweep. `devices`: of each trial name and number. `heading`:
+    what its table holds; sweeps of one profile, as a campaign has them, may share it. `set_`: what was set or chosen beside the profile, by
+    name; what differs of it tells sweeps of one heading apart. `found`: what was found, in one sentence. `head`: Markdown, what report.md
+    says of it before its first section. `command`: Markdown. `loading`: how many DataLoader processes are enough, where they vary.
     `sections`: those of the report that the README has too (_SHOWN). `picture`: title and path, from the README, of the figure that shows
     what the sweep found; None where there is none.
-    `certificates`: of an A/A sweep what its own pairs show.
+    `covered`, `certificates`: of an A/A sweep how often the intervals of its own pairs were right, in sentences and in figures.
     """
 
     sweep_id: str
-    title: str
+    suite: str
+    kind: str
+    devices: Sequence[tuple[str, int]]
+    report: Report
     heading: str
     set_: Mapping[str, str]
+    found: str
     head: str
     facts: Sequence[tuple[str, str]]
     command: str
@@ -79,12 +86,8 @@ class PublishedSweep:
     loading: Bullets | None
     sections: Sequence[Section]
     picture: tuple[str, str] | None = None
+    covered: Sequence[str] = ()
     certificates: Sequence[KnownOfDevice] = ()
-
-    @property
-    def covered(self) -> Sequence[str]:
-        """How often the intervals of an A/A sweep's own pairs were right, a sentence; none of any other sweep."""
-        return certificate_lines(self.certificates, "")
 
 
 def publish(stores: Sequence[SweepStore], folder: Path, missing: Sequence[Lack] = (), beside: Sequence[str] = ()) -> Path:
@@ -140,10 +143,19 @@ def write_page(sweeps: Sequence[PublishedSweep], missing: Sequence[Lack], folder
     """README, manifest and what is missing, of a folder that holds the files of these sweeps."""
     together = pooled_certificates([sweep.certificates for sweep in sweeps])
     sweeps = [replace(one, heading=_told_apart(one, [other for other in sweeps if other.heading == one.heading])) for one in sweeps]
-    text = render_text("published.md.jinja", sweeps=sweeps, missing=missing, together=together)
+    text = render_text("published.md.jinja", title=_title(sweeps), sweeps=sweeps, missing=missing, together=together)
     (folder / README).write_text(text, encoding="utf-8")
     write_lacks(folder, missing)
     write_manifest(folder)
+
+
+def _title(sweeps: Sequence[PublishedSweep]) -> str:
+    """What was measured, and on what: `BERT inference, NVIDIA H200`, `A/A of Canary network and BERT inference, NVIDIA H200`."""
+    what = listed(list(dict.fromkeys(sweep.suite for sweep in sweeps)))
+    kinds = {sweep.kind for sweep in sweeps}
+    kind = kinds.pop() if len(kinds) == 1 else ""
+    devices = devices_told(device for sweep in sweeps for device in sweep.devices)
+    return ", ".join(filter(None, [f"{kind} of {what}" if kind else what, devices]))
 
 
 def _told_apart(sweep: PublishedSweep, alike: Sequence[PublishedSweep]) -> str:
@@ -197,7 +209,7 @@ def published_sweep(folder: Path) -> PublishedSweep:
     published = load_sweep(folder)
     paths = render_report(published)
     report = make_report(published)
-    head = paths.markdown.read_text().split("\n## ", 1)[0].split("\n", 1)[1].strip()
+    headline = headline_of(report)
     table = report.section("comparison").block(ComparisonTable) if "comparison" in report.section_names else None
     loading = report.section("data_loading").block(Bullets) if "data_loading" in report.section_names else None
     sections = [report.section(name) for name in _SHOWN if name in report.section_names]
@@ -205,18 +217,24 @@ def published_sweep(folder: Path) -> PublishedSweep:
     picture = next((drawn[name] for name in _PICTURES if name in drawn), None)
     heading = published.plan.suite.report.title or report.title
     known = known_of(published) if published.plan.aa else []
+    covered = certificate_lines(known, "")
     return PublishedSweep(
         published.sweep_id,
-        report.title,
+        title_of(published.plan.suite),
+        " · ".join(kind_of(published.plan)),
+        _ran_on(published.rows),
+        report,
         heading,
         set_and_chosen(published.plan.request),
-        head,
+        " ".join(covered) or headline.said,
+        render_text("report_head.md.jinja", report=report, headline=headline).strip(),
         _facts(published, report.cells),
         given_command(published.plan, held_of(published)),
         table,
         loading,
         sections,
         picture,
+        covered,
         known,
     )
 
@@ -302,7 +320,8 @@ def _facts(sweep: Sweep, cells: Sequence[Cell]) -> list[tuple[str, str]]:
     software = [f"{name} {text}" for name in VERSIONS if (text := _values(rows, name))]
     code = f"{f'commit {commit}' if (commit := ran_at(sweep)) else 'no commit known'}, tree {tree_text(sweep)}"
     facts = [
-        ("Device", _devices(rows)),
+        ("Suite", f"{sweep.plan.suite.suite}, profile {sweep.plan.profile}"),
+        ("Device", devices_told(_ran_on(rows))),
         ("Settings", settings_text(cells)),
         ("Hosts", _values(rows, "host_id")),
         ("Software", ", ".join(software)),
@@ -326,9 +345,10 @@ def _values(rows: Sequence[TrialRow], name: str) -> str:
     return listed(list(dict.fromkeys(str(row.environment[name]) for row in rows if row.environment.get(name) is not None)))
 
 
-def _devices(rows: Sequence[TrialRow]) -> str:
+def _ran_on(rows: Sequence[TrialRow]) -> list[tuple[str, int]]:
+    """(name, number) of each trial's devices; without trials that did not tell."""
     known = [row for row in rows if row.environment.get("device_name")]
-    return devices_told((str(row.environment["device_name"]), int(row.trial.parameters.get(DEVICES) or 1)) for row in known)
+    return [(str(row.environment["device_name"]), int(row.trial.parameters.get(DEVICES) or 1)) for row in known]
 
 
 def _dates(started: Sequence[float]) -> str:

@@ -88,22 +88,22 @@ def test_a_name_that_no_axis_has_is_refused_in_a_condition_and_in_a_figure(tmp_p
         (
             "  metric: eval_winoground_group_before",
             "  metric: eval_winoground_gruop_before",
-            21,
+            22,
             "report.metric: unknown metric 'eval_winoground_gruop_before'; did you mean 'eval_winoground_group_before'",
         ),
-        ("  metric: eval_winoground_group_before", "  metric: eval_bleu_before", 21, "report.metric: unknown metric 'eval_bleu_before'"),
-        ("  metric: eval_winoground_group_before", "  metric: settled_at_step", 21, "settled_at_step is better neither high nor low"),
-        ("  metric: eval_winoground_group_before", "  metric: throughput\n  minimum_effect: 1.0", 22, "report.minimum_effect: is 1; write"),
+        ("  metric: eval_winoground_group_before", "  metric: eval_bleu_before", 22, "report.metric: unknown metric 'eval_bleu_before'"),
+        ("  metric: eval_winoground_group_before", "  metric: settled_at_step", 22, "settled_at_step is better neither high nor low"),
+        ("  metric: eval_winoground_group_before", "  metric: throughput\n  minimum_effect: 1.0", 23, "report.minimum_effect: is 1; write"),
         (
             "  metric: eval_winoground_group_before",
             "  figures: [{title: a, metric: rms.patch, x: model}]",
-            21,
+            22,
             "rms.patch is a field of each step, not of the summary",
         ),
         (
             "  metric: eval_winoground_group_before",
             "  figures: [{title: a, metric: loss_spikes, x: model, relative: true}]",
-            21,
+            22,
             "report.figures[0].metric: loss_spikes may be 0, so it has no ratio; remove `relative: true`",
         ),
     ],
@@ -112,7 +112,7 @@ def test_a_metric_that_cannot_be_compared_is_refused_with_file_line_and_key(
     tmp_path: Path, old: str, new: str, line: int, says: str
 ) -> None:
     text = (ROOT / "experiments" / "suites" / "winoground.yaml").read_text()
-    assert text.splitlines()[20] == old
+    assert text.splitlines()[21] == old
     path = tmp_path / "winoground.yaml"
     path.write_text(text.replace(old, new, 1))
     with pytest.raises(ConfigError) as refused:

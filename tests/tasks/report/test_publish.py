@@ -81,7 +81,7 @@ def test_the_page_says_how_rates_scale_and_what_communication_costs(tmp_path: Pa
     ]
     [four] = [line for line in text.splitlines() if line.startswith("| devices 4 | 4 |")]
     assert "| 95.0 % | 18.0 ms | 13.0 ms | 5.0 % |" in four
-    assert text.rstrip().endswith(f"![Each cell, with its 95 % interval where that is known]({SWEEP_ID}/figures/throughput.svg)")
+    assert f"\n![Each cell, with its 95 % interval where that is known]({SWEEP_ID}/figures/throughput.svg)\n" in text
 
 
 def test_the_page_counts_the_spikes_that_a_suite_asks_for(tmp_path: Path) -> None:
@@ -93,9 +93,7 @@ def test_the_page_counts_the_spikes_that_a_suite_asks_for(tmp_path: Path) -> Non
     lines = [line.split(" | ") for line in text.partition("\nSpikes. ")[2].splitlines() if line.startswith("| ")]
     cells = {line[0].removeprefix("| "): line[1] for line in lines}
     assert (cells["adamw"], cells["stable\\_adamw"]) == ("1", "0")
-    assert (
-        text.rstrip().endswith(f"]({SWEEP_ID}/figures/spikes.svg)") and (tmp_path / "page" / SWEEP_ID / "figures" / "spikes.svg").exists()
-    )
+    assert f"]({SWEEP_ID}/figures/spikes.svg)\n" in text and (tmp_path / "page" / SWEEP_ID / "figures" / "spikes.svg").exists()
 
 
 def test_a_drawn_data_set_is_named_without_the_place_of_runs(tmp_path: Path) -> None:
@@ -136,6 +134,7 @@ def test_the_home_of_whoever_publishes_is_on_no_page(tmp_path: Path, monkeypatch
 def test_the_readme_says_what_the_data_say_and_no_file_names_a_host(page: Path) -> None:
     text = (page / "README.md").read_text()
     for line in (
+        "- **Suite:** made\\_up, profile smoke\n",
         "- **Device:** Made-up CPU",
         "- **Settings:** precision fp32, batch\\_size 8\n",
         "- **Hosts:** 0123456789ab",
@@ -148,12 +147,34 @@ def test_the_readme_says_what_the_data_say_and_no_file_names_a_host(page: Path) 
         "| base |",
     ):
         assert line in text, line
+    assert text.startswith("# made\\_up, Made-up CPU\n"), "a suite without a title is called by its name"
+    assert text.count("2026-01-01") == 1
+    places = [text.index(part) for part in ("In every cell: cpu · base.", "**MP-1", "| base |", "![", "How it was measured:", "- **Date")]
+    assert places == sorted(places), "what was found comes before how"
     assert "host 0123456789ab: lost" in (page / SWEEP_ID / "report.md").read_text(), "the reason, without the host's name"
     steps = load_sweep(page / SWEEP_ID)
     assert "box" not in " ".join(str(row) for row in steps.rows)
     for path in page.rglob("*"):
         if path.suffix in (".md", ".json", ".html"):
             assert "box:" not in path.read_text() and '"box"' not in path.read_text(), path
+
+
+def test_the_page_of_several_sweeps_is_called_by_what_they_measure_and_leads_to_each(tmp_path: Path) -> None:
+    stores, page = [whole(), whole(OTHER_ID)], tmp_path / "page"
+    plan = stores[1].load_plan()
+    other = plan.suite.model_copy(
+        update={"title": "BERT inference", "report": plan.suite.report.model_copy(update={"title": "Of batches"})}
+    )
+    stores[1].save_plan(plan.model_copy(update={"suite": other, "profile": "cuda"}))
+    text = publish(stores, page).read_text()
+    assert text.startswith("# made\\_up and BERT inference, Made-up CPU\n")
+    contents = [line for line in text.splitlines() if line.startswith("- [")]
+    assert [line.partition(":")[0] for line in contents] == [
+        f"- [made\\_up · smoke](#{SWEEP_ID})",
+        f"- [Of batches](#{OTHER_ID}), made\\_up · cuda",
+    ]
+    assert all("MP-1" in line for line in contents), "with what was found"
+    assert text.index(f'<a id="{SWEEP_ID}"></a>') < text.index(f'<a id="{OTHER_ID}"></a>\n\n## Of batches\n')
 
 
 def test_what_was_known_from_other_sweeps_is_published_and_the_stores_are_not(tmp_path: Path) -> None:
