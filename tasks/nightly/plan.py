@@ -47,7 +47,7 @@ class NightEntry:
     @property
     def axes(self) -> dict[str, Scalar]:
         """The cell's axes in the night's table. `probe` tells the controls apart; its values are in MLflow and in the cells' keys."""
-        control = {AA_CONTROL: "A/A twin", SLOWED_CONTROL: f"slowed by {self.slowdown:.3g}"}.get(self.role)
+        control = {AA_CONTROL: "A/A control", SLOWED_CONTROL: f"slowed by {self.slowdown:.3g}"}.get(self.role)
         fixed = {name: self.cell.parameters[name] for name in self.part.set if name in self.cell.parameters}
         return {"suite": self.suite.suite, **self.cell.axes, **fixed, **({"probe": control} if control else {})}
 

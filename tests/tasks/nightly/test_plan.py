@@ -41,7 +41,7 @@ def test_both_controls_are_cells_of_their_own_with_the_identity_of_the_cell_that
     assert len({canary.cell, control.cell, slowed.cell}) == 3
     assert {trial.labels["night.cell"] for trial in (canary, control, slowed)} == {canary.labels["night.cell"]}
     assert (canary.parameters, slowed.parameters["injected_slowdown"]) == (control.parameters, 0.5)
-    assert (control.axes["probe"], slowed.axes["probe"]) == ("A/A twin", "slowed by 0.5")
+    assert (control.axes["probe"], slowed.axes["probe"]) == ("A/A control", "slowed by 0.5")
     other, _ = planned(probe="two")
     assert templates(other)[other.trials[1].labels["night.cell"], "twin"].workload == "faulty"
 
