@@ -13,7 +13,8 @@ NEAR_ZERO = 0.01  # of its first loss: what an exactly solvable task falls below
 def parity_note(parity: Parity, precision: str, *, trains: bool = True) -> str:
     """`precision`: the reference's, empty where there is none."""
     if parity.status is ParityStatus.STRUCK:
-        where = "is not finite" if not math.isfinite(parity.difference or 0.0) else f"differs by {signed(parity.difference)}"
+        known = math.isfinite(parity.difference or 0.0)
+        where = f"differs by {signed(parity.difference, places(parity))}" if known else "is not finite"
         against = f"{_against(parity, precision, trains=trains)}{_near_zero(parity) if trains else ''}"
         return f"struck: the loss {where} from step {parity.left_at}, {against}: no speed-up is claimed"
     if parity.status is ParityStatus.PROVEN:
@@ -38,7 +39,7 @@ def _near_zero(parity: Parity) -> str:
 
 
 def _found(parity: Parity) -> str:
-    return "" if parity.smallest is None else f"; a divergence of {share(parity.smallest)} would have been found"
+    return "" if parity.smallest is None else f"; a divergence of {divergence(parity)} would have been found"
 
 
 def _missing(parity: Parity, precision: str, *, trains: bool) -> list[str]:
@@ -58,14 +59,33 @@ def _missing(parity: Parity, precision: str, *, trains: bool) -> list[str]:
 
 def interval(parity: Parity) -> str:
     """`-0.10 % to +0.22 %`, the 90 % interval of the difference."""
-    return f"{signed(parity.low)} to {signed(parity.high)}"
+    return f"{signed(parity.low, places(parity))} to {signed(parity.high, places(parity))}"
 
 
-def share(value: float | None) -> str:
-    """`0.5 %`."""
-    return "–" if value is None else f"{100 * value:.2g} %"
+def difference(parity: Parity) -> str:
+    """`+0.12 %`."""
+    return signed(parity.difference, places(parity))
 
 
-def signed(value: float | None) -> str:
-    """`+0.12 %`, U+2212 for minus."""
-    return "–" if value is None else f"{round(100 * value, 2) + 0.0:+.2f} %".replace("-", "−")  # + 0.0: no minus before zero
+def divergence(parity: Parity) -> str:
+    """`0.70 %`, the smallest that would have been found."""
+    return "–" if parity.smallest is None else f"{100 * parity.smallest:.{places(parity)}f} %"
+
+
+def places(parity: Parity) -> int:
+    """Decimals of a percent for every figure of a comparison: one to three, so that half of its interval has two significant digits; two
+    where it has none."""
+    if parity.low is None or parity.high is None or not math.isfinite(parity.high - parity.low):
+        return 2
+    half = 50 * (parity.high - parity.low)
+    return min(3, max(1, 1 - int(f"{half:.1e}".partition("e")[2]))) if half > 0 else 3  # of the rounded value, as in text_format.number
+
+
+def share(value: float) -> str:
+    """A share that is given and not measured: `0.5 %`."""
+    return f"{100 * value:.2g} %"
+
+
+def signed(value: float | None, digits: int) -> str:
+    """`+0.12 %` with so many decimals, U+2212 for minus."""
+    return "–" if value is None else f"{round(100 * value, digits) + 0.0:+.{digits}f} %".replace("-", "−")  # + 0.0: no minus before zero

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tasks.analysis.cell import Cell
-from tasks.analysis.parity_note import interval, share, signed
+from tasks.analysis.parity_note import difference, divergence, interval
 from tasks.report.comparison_table import TextTable
 from tasks.report.section import ReportSource, Section, table_section
 from tasks.report.text_format import listed
@@ -46,9 +46,9 @@ def parity_table(cells: Sequence[Cell]) -> TextTable:
             [
                 cell.short,
                 str(parity.status),
-                signed(parity.difference) if known else "–",
+                difference(parity) if known else "–",
                 interval(parity) if known else "–",
-                share(parity.smallest),
+                divergence(parity),
                 str(parity.steps or "–"),
                 str(parity.recommended or "–"),
                 f"{parity.pairs} of {parity.seeds}" if parity.seeds else "–",

@@ -47,11 +47,11 @@ def test_three_states() -> None:
     reference, proven, struck = (cells[f"cpu · {name}"] for name in ("MP-0 · fp32", "MP-0 · bf16", "MP-1 · bf16"))
     assert (reference.parity, reference.parity_note, reference.claimed) == (None, None, True)
     assert (status(proven), proven.claimed, proven.struck) == ("proven", True, False)
-    within = "the loss is equal within 0.5 % (+0.00 % to +0.00 %, 90 % interval), against fp32 over 120 steps, 3 of 3 seeds"
-    assert proven.parity_note == f"proven: {within}; a divergence of 0.5 % would have been found"
+    within = "the loss is equal within 0.5 % (+0.000 % to +0.000 %, 90 % interval), against fp32 over 120 steps, 3 of 3 seeds"
+    assert proven.parity_note == f"proven: {within}; a divergence of 0.500 % would have been found"
     assert (status(struck), struck.claimed, struck.struck) == ("struck", False, True)
     assert struck.parity_note == (
-        "struck: the loss differs by +5.00 % from step 1, against fp32 over 120 steps, 3 of 3 seeds: no speed-up is claimed"
+        "struck: the loss differs by +5.000 % from step 1, against fp32 over 120 steps, 3 of 3 seeds: no speed-up is claimed"
     )
 
 

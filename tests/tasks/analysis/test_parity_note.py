@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from experiments.stats.loss_parity import Parity, ParityStatus
-from tasks.analysis.parity_note import interval, parity_note, share, signed
+from tasks.analysis.parity_note import difference, divergence, interval, parity_note, share, signed
 
 
 def unproven(why: str, **more: object) -> str:
@@ -13,7 +15,7 @@ def unproven(why: str, **more: object) -> str:
 def test_what_would_prove_it_is_said() -> None:
     unknown = "its difference is not known well enough"
     head = f"unproven against fp32: {unknown}"
-    found = "; a divergence of 1.2 % would have been found"
+    found = "; a divergence of 1.23 % would have been found"
     assert unproven(unknown, recommended=320, smallest=0.0123) == f"{head}; 320 steps would show 1 %{found}"
     more_seeds = "more steps would not show 1 %, more seeds would (parity_reference and repeats: 5)"
     assert unproven(unknown, smallest=0.0123) == f"{head}; {more_seeds}{found}"
@@ -46,6 +48,28 @@ def test_a_strike_says_where_the_references_loss_all_but_vanished() -> None:
 
 
 def test_numbers_have_a_sign_and_no_minus_before_zero() -> None:
-    assert [signed(value) for value in (0.0123, -0.0123, -0.00001, None)] == ["+1.23 %", "−1.23 %", "+0.00 %", "–"]
-    assert [share(value) for value in (0.005, 0.0123, 0.1, None)] == ["0.5 %", "1.2 %", "10 %", "–"]
-    assert interval(Parity(ParityStatus.PROVEN, low=-0.001, high=0.002)) == "−0.10 % to +0.20 %"
+    assert [signed(value, 2) for value in (0.0123, -0.0123, -0.00001, None)] == ["+1.23 %", "−1.23 %", "+0.00 %", "–"]
+    assert [share(value) for value in (0.005, 0.0123, 0.1)] == ["0.5 %", "1.2 %", "10 %"]
+
+
+@pytest.mark.parametrize(
+    ("half", "figures"),
+    [  # in percent: two significant digits of half the interval, one to three decimals
+        (12.0, ("+1.2 %", "−10.8 % to +13.2 %", "0.7 %")),
+        (0.15, ("+1.23 %", "+1.08 % to +1.38 %", "0.70 %")),
+        (0.1, ("+1.23 %", "+1.13 % to +1.33 %", "0.70 %")),
+        (0.09, ("+1.230 %", "+1.140 % to +1.320 %", "0.700 %")),
+        (0.0004, ("+1.230 %", "+1.230 % to +1.230 %", "0.700 %")),
+        (0.0, ("+1.230 %", "+1.230 % to +1.230 %", "0.700 %")),
+    ],
+)
+def test_all_figures_of_a_comparison_have_the_decimals_of_its_interval(half: float, figures: tuple[str, str, str]) -> None:
+    ends = {"low": 0.0123 - half / 100, "high": 0.0123 + half / 100}
+    parity = Parity(ParityStatus.UNPROVEN, "few", difference=0.0123, smallest=0.007, **ends)
+    assert (difference(parity), interval(parity), divergence(parity)) == figures
+
+
+def test_without_an_interval_figures_have_two_decimals() -> None:
+    unknown = Parity(ParityStatus.UNPROVEN, "few", difference=0.0123, smallest=0.007)
+    assert (difference(unknown), interval(unknown), divergence(unknown)) == ("+1.23 %", "– to –", "0.70 %")
+    assert divergence(Parity(ParityStatus.UNPROVEN, "few")) == "–"

@@ -13,8 +13,8 @@ def test_a_line_for_each_comparison_with_what_it_could_have_found() -> None:
     table = report_of(gated_rows(2.0, 2.1), suite).section("loss_parity").table
     assert column(table, "cell") == ["MP-0 · bf16", "MP-1 · bf16"]
     assert column(table, "loss parity") == ["proven", "struck"]
-    assert column(table, "difference") == ["+0.00 %", "+5.00 %"] and column(table, "seeds") == ["3 of 3"] * 2
-    assert column(table, "90 % interval")[0] == "+0.00 % to +0.00 %" and column(table, "would have found") == ["0.5 %"] * 2
+    assert column(table, "difference") == ["+0.000 %", "+5.000 %"] and column(table, "seeds") == ["3 of 3"] * 2
+    assert column(table, "90 % interval")[0] == "+0.000 % to +0.000 %" and column(table, "would have found") == ["0.500 %"] * 2
     assert column(table, "steps") == ["120"] * 2 and column(table, "at 1 %") == ["100"] * 2
 
 
