@@ -63,7 +63,7 @@ def covers_no_change(comparison: Estimate) -> bool:
 def spreads_without_each(a: ArrayLike, b: ArrayLike) -> list[Spread | None]:
     """For each i, the spread between trials as all pairs but the i-th show it.
 
-    `a`, `b`: logarithms of the twins' values, (n,) each, in pairs. The standard deviation is pooled over the twins, each about its own mean
+    `a`, `b`: logarithms of the arms' values, (n,) each, in pairs. The standard deviation is pooled over the arms, each about its own mean
     of the others (ANOVA's within-group error), with 2 (n - 2) degrees of freedom. So the interval that is made of it for pair i has not
     seen pair i (leave one out, Stone 1974). None where fewer than 2 pairs are left. Raises ValueError if the lengths differ.
     """
@@ -86,7 +86,7 @@ def spreads_without_each(a: ArrayLike, b: ArrayLike) -> list[Spread | None]:
 def covered_by_steps(a: ArrayLike, b: ArrayLike, se_a: ArrayLike, se_b: ArrayLike, level: float = LEVEL) -> Share:
     """How many pairs an interval would cover that knows the noise between steps alone, and not that between trials.
 
-    `a`, `b`: logarithms of the twins' values, (n,); `se_a`, `se_b`: their standard errors from the steps within each trial, (n,).
+    `a`, `b`: logarithms of the arms' values, (n,); `se_a`, `se_b`: their standard errors from the steps within each trial, (n,).
     """
     differences = np.abs(np.asarray(a, float) - np.asarray(b, float))
     within = np.hypot(np.asarray(se_a, float), np.asarray(se_b, float))
@@ -94,7 +94,7 @@ def covered_by_steps(a: ArrayLike, b: ArrayLike, se_a: ArrayLike, se_b: ArrayLik
 
 
 def times_apart(a: ArrayLike, b: ArrayLike, ses: ArrayLike) -> float | None:
-    """How many times further trials lie apart than their steps suggest: the standard deviation between trials, pooled over the twins, over
+    """How many times further trials lie apart than their steps suggest: the standard deviation between trials, pooled over the arms, over
     the root mean square of `ses`, their standard errors within (m,). None for fewer than 2 pairs, or steps without noise."""
     left, right = finite_series(a), finite_series(b)
     within = math.sqrt(float(np.mean(np.square(np.asarray(ses, float))))) if np.size(ses) else 0.0

@@ -13,7 +13,7 @@ def run_rounds(session: Session, more: More) -> None:
     """Run what the plan holds, then what `more` adds to it, round by round, until it adds nothing. A round that began is finished before
     the next, by a later flow where a deadline cuts it.
 
-    The twins of an A/A sweep, the sides of an A/B sweep and the settings of a race run one at a time in the plan's order, whatever slots
+    The arms of an A/A sweep, the sides of an A/B sweep and the settings of a race run one at a time in the plan's order, whatever slots
     there are. What trials took in earlier flows counts as time: a resumed sweep goes on where it was. What the sweep waits for slots that
     others hold does not.
     """

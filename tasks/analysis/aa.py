@@ -20,7 +20,7 @@ from tasks.analysis.cell import estimate_of, is_number
 from tasks.analysis.compare_cells import make_cells
 from tasks.analysis.stretches import stretches
 from tasks.analysis.trial_row import TrialRow
-from tasks.sweep.twins import TWIN, TWINS
+from tasks.sweep.aa_arms import ARM, ARMS
 
 STATISTICS_VERSION = 1  # raise it whenever the same pairs may get another interval or verdict: certificates of another version do not count
 GROUPS = (2, 3, 5)  # pairs that make a small sweep of two cells with so many repeats
@@ -33,7 +33,7 @@ Compare = Callable[[Sequence[TrialRow], Suite, Spread | None], Comparison | None
 
 @dataclass(frozen=True)
 class Pair:
-    """The i-th repeats of both twins. `left_out`: why they say nothing about intervals; None where they do."""
+    """The i-th repeats of both arms. `left_out`: why they say nothing about intervals; None where they do."""
 
     number: int
     a: TrialRow
@@ -102,8 +102,8 @@ def analyse(rows: Sequence[TrialRow], suite: Suite, compare: Compare | None = No
     used = [pair for pair in pairs if pair.left_out is None]
     measured = [pair for pair in pairs if pair.left_out in (None, DISTURBED)]
     comparisons = _compare_each(used, suite, compare)
-    twins = [pair.a for pair in used], [pair.b for pair in used]
-    ses = [[_se_of_steps(row, suite) for row in rows_of] for rows_of in twins]
+    arms = [pair.a for pair in used], [pair.b for pair in used]
+    ses = [[_se_of_steps(row, suite) for row in rows_of] for rows_of in arms]
     known = [place for place in range(len(used)) if all(math.isfinite(side[place]) for side in ses)]
     a, b, se_a, se_b = ([side[place] for place in known] for side in (*_logs(used, suite), *ses))
     return AaResult(
@@ -121,19 +121,19 @@ def analyse(rows: Sequence[TrialRow], suite: Suite, compare: Compare | None = No
 
 def pairs_of(rows: Sequence[TrialRow], metric: str) -> list[Pair]:
     """The pairs of which both trials have ended, in order."""
-    twins: dict[int, dict[str, TrialRow]] = {}
+    arms: dict[int, dict[str, TrialRow]] = {}
     for row in rows:
         if row.result is not None or row.problem:
-            twins.setdefault(row.trial.repeat, {})[str(row.trial.axes.get(TWIN))] = row
-    first, second = TWINS
-    whole = [(number, both[first], both[second]) for number, both in sorted(twins.items()) if both.keys() >= set(TWINS)]
+            arms.setdefault(row.trial.repeat, {})[str(row.trial.axes.get(ARM))] = row
+    first, second = ARMS
+    whole = [(number, both[first], both[second]) for number, both in sorted(arms.items()) if both.keys() >= set(ARMS)]
     return [Pair(number, a, b, _why_left_out(a, b, metric)) for number, a, b in whole]
 
 
 def by_the_report(rows: Sequence[TrialRow], suite: Suite, known: Spread | None) -> Comparison | None:
     """The interval of B over A and the verdict as the report of a sweep of these trials gives them; None where it gives no interval."""
     cells = make_cells(rows, suite, known=(lambda *place: known) if known else None)
-    second = next((cell for cell in cells if cell.axes.get(TWIN) == TWINS[1]), None)
+    second = next((cell for cell in cells if cell.axes.get(ARM) == ARMS[1]), None)
     if second is None or second.speedup is None or not math.isfinite(second.speedup.se):
         return None
     return second.speedup, second.verdict
@@ -158,7 +158,7 @@ def _why_left_out(a: TrialRow, b: TrialRow, metric: str) -> str | None:
 
 
 def _logs(pairs: Sequence[Pair], suite: Suite) -> tuple[list[float], list[float]]:
-    """Logarithms of the metric of each twin."""
+    """Logarithms of the metric of each arm."""
 
     def log(row: TrialRow) -> float:
         return math.log(float(row.summary[suite.report.metric] or 0))

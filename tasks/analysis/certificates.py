@@ -24,7 +24,7 @@ from experiments.stats.coverage import Share
 from experiments.trial import Trial
 from tasks.analysis.aa import GROUPS, STATISTICS_VERSION, AaResult, analyse
 from tasks.analysis.results import Sweep
-from tasks.sweep.twins import twin_metric
+from tasks.sweep.aa_arms import arm_metric
 
 
 class Subject(NamedTuple):
@@ -140,7 +140,7 @@ def _certified(result: AaResult, size: int) -> CertifiedGroups:
 
 def subject_of(trial: Trial, environment: Mapping[str, Any], suite: Suite) -> Subject:
     """What a certificate for a trial of this suite is of."""
-    return Subject(trial.pool, str(environment.get("device_name") or trial.device), twin_metric(suite.report.metric))
+    return Subject(trial.pool, str(environment.get("device_name") or trial.device), arm_metric(suite.report.metric))
 
 
 def merge(certificates: Iterable[Certificate]) -> dict[Subject, Certificate]:

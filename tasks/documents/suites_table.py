@@ -15,7 +15,7 @@ NOTHING = "not measured with repeats yet"
 ABOVE = "the table above"
 MORE = "more"
 ONCE = "each cell once, so nothing is decided"
-TWINS = "one cell against itself"
+AGAINST_ITSELF = "one cell against itself"
 
 
 def suites_table(suites: Sequence[SuiteInfo], pages: Sequence[Page], found: Mapping[Path, Sequence[str]], root: Path, shown: Path) -> str:
@@ -39,8 +39,8 @@ def _measured(suite: str, pages: Sequence[Page], found: Mapping[Path, Sequence[s
         what = _holds([sweep for of, sweep in sweeps if of is page], found)
         if what and all(page is not told for told, _ in (*above, *latest)):
             links.setdefault(what, []).append(_link(page, root))
-    told = [_told(page, sweep, root) for page, sweep in above + latest] or ([] if {MORE, TWINS} & links.keys() else [NOTHING])
-    where = [*told, *(f"{what}: {', '.join(links[what])}" for what in (MORE, ONCE, TWINS) if what in links)]
+    told = [_told(page, sweep, root) for page, sweep in above + latest] or ([] if {MORE, AGAINST_ITSELF} & links.keys() else [NOTHING])
+    where = [*told, *(f"{what}: {', '.join(links[what])}" for what in (MORE, ONCE, AGAINST_ITSELF) if what in links)]
     best = [*(ABOVE for _ in above), *(line for _, sweep in latest for line in found[sweep.folder])]
     return f"{'<br>'.join(where)} | {'<br>'.join(best) or '–'}"
 
@@ -55,7 +55,7 @@ def _holds(sweeps: Sequence[SweepOnPage], found: Mapping[Path, Sequence[str]]) -
     """What a page has of a suite; empty for none of its sweeps."""
     if any(found[sweep.folder] or (sweep.repeated and sweep.kind != "A/A") for sweep in sweeps):
         return MORE
-    return "" if not sweeps else TWINS if all(sweep.kind == "A/A" for sweep in sweeps) else ONCE
+    return "" if not sweeps else AGAINST_ITSELF if all(sweep.kind == "A/A" for sweep in sweeps) else ONCE
 
 
 def _told(page: Page, sweep: SweepOnPage, root: Path) -> str:

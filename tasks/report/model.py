@@ -42,7 +42,7 @@ from tasks.report.standing import Standing, standing_of
 from tasks.report.text_format import ended, plural
 from tasks.sweep.store import Plan
 
-TWINS = "An A/A sweep: both cells are the same, so none can win."
+AA_ANSWER = "An A/A sweep: both cells are the same, so none can win."
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ def _special(source: ReportSource) -> str:
     """The headline of a sweep without answers that is no plain one; empty of any other, and where nothing has ended yet."""
     plan, cells = source.sweep.plan, source.cells
     if plan.aa:
-        return TWINS
+        return AA_ANSWER
     if source.race:
         return no_race_answer(source.race)
     return ab_headline(ab_pairs(cells, plan.ab), plan.ab) if plan.ab and any(cell.outcome != "to do" for cell in cells) else ""

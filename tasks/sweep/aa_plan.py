@@ -1,7 +1,7 @@
-"""A/A sweeps: twins of one cell, between which nothing differs, in turns A B B A A B ... What they differ by is what the machine does.
+"""A/A sweeps: arms of one cell, between which nothing differs, in turns A B B A A B ... What they differ by is what the machine does.
 
-A twin is told apart by the axis `twin`, which is no parameter of the workload: both run the very same trial. It is part of the key, and of
-the cell's identity, so that each twin is a cell with repeats of its own.
+An arm is told apart by the axis `twin`, which is no parameter of the workload: both run the very same trial. It is part of the key, and of
+the cell's identity, so that each arm is a cell with repeats of its own.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from cluster.pools.pool import load_pools
 from experiments.spec import matrix
 from experiments.spec.schema import MAX_TRIALS, Suite
 from experiments.trial import Outcome
+from tasks.sweep.aa_arms import ARM, ARMS, arm_metric
 from tasks.sweep.plan import TrialMaker, make_plan, once_more
 from tasks.sweep.request_text import arguments_of
 from tasks.sweep.store import AaSettings, Plan, Request, SweepStore
-from tasks.sweep.twins import TWIN, TWINS, twin_metric
 
 PAIRS = 20  # unless the command line says otherwise
 MOST_PAIRS = 1000
@@ -32,12 +32,12 @@ def plan_aa(request: Request, *, pairs: int | None = None, minutes: float | None
     settings = AaSettings(pairs=pairs or (PAIRS if minutes is None else MOST_PAIRS), minutes=minutes)
     maker = TrialMaker(plan.sweep_id, load_pools())
     cell = baseline_cell(matrix.expand(suite), suite)
-    twins = [
-        maker.make(suite, cell, 1, index, axes={**cell.axes, TWIN: twin}, apart={TWIN: twin}, labels={"aa.twin": twin})
-        for index, twin in enumerate(TWINS)
+    arms = [
+        maker.make(suite, cell, 1, index, axes={**cell.axes, ARM: arm}, apart={ARM: arm}, labels={"aa.twin": arm})
+        for index, arm in enumerate(ARMS)
     ]
-    of_twins = {"suite": _of_twins(suite, settings.pairs), "trials": twins, "aa": settings, "decide": None, "labels": {"sweep.aa": "true"}}
-    plan = plan.model_copy(update={**of_twins, "command": _command(request, plan.profile, settings)})
+    of_arms = {"suite": _of_arms(suite, settings.pairs), "trials": arms, "aa": settings, "decide": None, "labels": {"sweep.aa": "true"}}
+    plan = plan.model_copy(update={**of_arms, "command": _command(request, plan.profile, settings)})
     for _ in range(settings.pairs - 1 if minutes is None else 0):
         plan = _with_pair(plan)
     return plan
@@ -62,19 +62,19 @@ def one_more_pair(store: SweepStore, plan: Plan, now_s: float) -> Plan | None:
 
 
 def _with_pair(plan: Plan) -> Plan:
-    """The plan with a pair more, whose order is the reverse of the last one's: a steady drift of the machine favours neither twin."""
+    """The plan with a pair more, whose order is the reverse of the last one's: a steady drift of the machine favours neither arm."""
     last = plan.trials[-2:]
     count = len(plan.trials)
     pair = [once_more(trial, trial.repeat + 1, count + place) for place, trial in enumerate(reversed(last))]
     return plan.model_copy(update={"trials": [*plan.trials, *pair]})
 
 
-def _of_twins(suite: Suite, pairs: int) -> Suite:
-    """The suite whose table compares twin B with twin A."""
-    metric = twin_metric(suite.report.metric)
-    report = suite.report.model_copy(update={"columns": TWIN, "metric": metric, "figures": [], "published": None})
+def _of_arms(suite: Suite, pairs: int) -> Suite:
+    """The suite whose table compares arm B with arm A."""
+    metric = arm_metric(suite.report.metric)
+    report = suite.report.model_copy(update={"columns": ARM, "metric": metric, "figures": [], "published": None})
     limit = min(MAX_TRIALS, max(suite.limit, 2 * pairs))
-    return suite.model_copy(update={"baseline": {TWIN: TWINS[0]}, "report": report, "repeats": pairs, "limit": limit})
+    return suite.model_copy(update={"baseline": {ARM: ARMS[0]}, "report": report, "repeats": pairs, "limit": limit})
 
 
 def _command(request: Request, profile: str, settings: AaSettings) -> str:

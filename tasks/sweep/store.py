@@ -65,7 +65,7 @@ class Request(Strict):
 
 
 class AaSettings(Strict):
-    """What makes a sweep an A/A sweep: its two cells are twins, the same cell twice, and run in turns, pair by pair."""
+    """What makes a sweep an A/A sweep: its two cells are arms, the same cell twice, and run in turns, pair by pair."""
 
     pairs: int = Field(ge=1, le=1000, description="the most pairs that are run")
     minutes: float | None = Field(None, gt=0, description="no pair starts once trials have run for so long; null: all pairs run")

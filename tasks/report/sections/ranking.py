@@ -29,7 +29,7 @@ CUT = "An arrow at an end of a bar: the interval goes on beyond the axis."
 def section(source: ReportSource) -> Section | None:
     cells = [cell for cell in source.cells if cell.estimate is not None and cell.metric.direction is not Direction.NEITHER]
     if source.sweep.plan.aa or source.sweep.plan.ab:
-        return None  # twins, and sides: nothing to rank
+        return None  # arms, and sides: nothing to rank
     rankings = [ranking_of(group, work) for work, group in groups_to_rank(cells).items() if len(group) > 1]
     title = "Cells from the best down"
     cut = any(any((*one.beyond, *one.beyond_top)) for ranking in rankings for one in ranking.cells)
