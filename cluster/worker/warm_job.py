@@ -26,6 +26,9 @@ from cluster.process_marks import MARK, NO_TRIAL
 from cluster.worker import node_socket
 
 READY_S = 120.0  # imports on a slow disk may take so long; it may also be importing what the last trial taught it
+END_S = (
+    60.0  # from the template's end until its trial has ended too: the kernel kills it, and a device's memory takes some time to be freed
+)
 _SIGNALLED = 128  # exit statuses from here on mean a signal, as in a shell
 
 
@@ -110,6 +113,9 @@ class ForkedTrial:
         if "failed" in answer:
             raise NoTemplate(str(answer["failed"]).strip())
         channel.settimeout(None)
+        self._process: int | None = None
+        with suppress(OSError):  # it is over already; and a trial that runs must not be taken for one that could not be forked
+            self._process = os.pidfd_open(answer["started"])
 
     def signal(self, number: int) -> None:
         """Pass a signal on to the trial."""
@@ -120,10 +126,18 @@ class ForkedTrial:
         """The trial's exit status, as a shell gives it."""
         answer = self._next()
         if answer is None:
+            self._wait_for_end()
             print("the template process was ended, and its trial with it", file=sys.stderr, flush=True)
             return _SIGNALLED + signal.SIGKILL
         code = int(answer["code"])
         return code if code >= 0 else _SIGNALLED - code
+
+    def _wait_for_end(self) -> None:
+        """Wait until the trial has ended, once its template has: a process that ends closes its sockets before its children are killed."""
+        if self._process is not None:
+            ends = select.poll()
+            ends.register(self._process, select.POLLIN)
+            ends.poll(END_S * 1000)
 
     def _next(self) -> dict[str, Any] | None:
         """The template's next message; None once it is gone. Raises TimeoutError."""
