@@ -10,7 +10,7 @@ import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
@@ -23,6 +23,7 @@ from cluster.launchers import processes
 from cluster.process_variables import variables
 from tests import database_support, shared_support
 from tests.clusters_support import clusters, started_clusters
+from tests.process_support import command_of
 
 __all__ = ["clusters", "started_clusters"]  # fixtures that integration and faults share
 
@@ -196,8 +197,15 @@ def _is_of_a_stack(process: psutil.Process) -> bool:
 def _counts(process: psutil.Process) -> bool:
     if process.status() == psutil.STATUS_ZOMBIE:
         return False
-    command = " ".join(process.cmdline())
+    command = " ".join(command_of(process))
     return not any(helper in command for helper in _INTERPRETER_HELPERS)
+
+
+def _left_running(found: Collection[psutil.Process]) -> list[psutil.Process]:
+    """Those that do not end by themselves. One that is just ending is no leak, nor is one that has ended and that its parent, init
+    perhaps, has not noticed yet."""
+    _, still = psutil.wait_procs(found, timeout=30.0)
+    return [process for process in started_here().values() if process in still] if still else []
 
 
 _folders = itertools.count()
@@ -225,8 +233,7 @@ def _isolated(tmp_path: Path) -> Iterator[None]:
     changed = _environment()
     left = {pid: process for pid, process in started_here().items() if pid not in before and not _is_of_a_stack(process)}
     if left:
-        _, still = psutil.wait_procs(list(left.values()), timeout=30.0)  # one that is just ending is no leak
-        left = {process.pid: process for process in still}
+        left = {process.pid: process for process in _left_running(left.values())}
     leaked = sorted(name for name in environment.keys() | changed.keys() if environment.get(name) != changed.get(name))
     for name in leaked:
         os.environ.pop(name, None)
@@ -253,8 +260,7 @@ def _threads_are_given_back() -> Iterator[None]:
 def _no_process_left() -> Iterator[None]:
     """Fails the session whose wider fixtures left a process."""
     yield
-    _, still = psutil.wait_procs(list(started_here().values()), timeout=30.0)  # one that is just ending is no leak
-    commands = [_end(process) for process in still]
+    commands = [_end(process) for process in _left_running(started_here().values())]
     assert not commands, f"fixtures left processes running (ended now): {commands}"
 
 

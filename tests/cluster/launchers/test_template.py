@@ -30,6 +30,7 @@ from cluster.worker.fork_server import ForkServer
 from experiments.components import flop_count
 from experiments.trial import Outcome, Trial
 from tests.contracts import make_trial, result_of
+from tests.process_support import command_of
 from tests.python_support import run
 
 POOL = Pool(name="cpu", device="cpu", address="embedded")
@@ -64,7 +65,7 @@ def long_trial(folder: Path) -> Trial:
 
 def template_of(launch: Launch) -> psutil.Process:
     parent = psutil.Process(int(launch.id)).parent()
-    assert parent is not None and "cluster.worker.template" in parent.cmdline()
+    assert parent is not None and "cluster.worker.template" in command_of(parent)
     return parent
 
 

@@ -16,6 +16,7 @@ from cluster.process_marks import MARK
 from cluster.process_variables import variables
 from tasks.nightly.bisect_guard import guarded
 from tests.cli_support import environment
+from tests.process_support import command_of
 
 DEADLINE_S = 60.0
 
@@ -63,7 +64,7 @@ def test_the_guard_ends_with_its_block() -> None:
     before = {child.pid for child in here.children()}
     with guarded(secrets.token_hex(8)):
         [guard] = [child for child in here.children() if child.pid not in before]
-        assert guard.cmdline()[1:3] == ["-m", "tasks.nightly.bisect_guard"]
+        assert command_of(guard)[1:3] == ["-m", "tasks.nightly.bisect_guard"]
     assert not guard.is_running()
 
 
