@@ -13,9 +13,10 @@ from typing import Any
 
 import psutil
 
-from cluster.stack import process
+from cluster.stack import components, process
 from cluster.stack.settings import PORTS, Settings
 from tests.cli_support import heed_ctrl_c
+from tests.process_support import command_of
 
 EXTRA = Path(__file__).parent / "workloads_for_tests"
 NAMES = ("prefect", "mlflow", "ray", "worker")
@@ -107,13 +108,23 @@ class Stack:
         return subprocess.run(command, env=self.typed, cwd=self.root, capture_output=True, text=True, check=False, timeout=timeout)
 
 
+def get(url: str) -> tuple[int, Any]:
+    """As the stack's own, and waits as long as a server of a busy machine may take."""
+    return components.get(url, timeout_s=120.0)
+
+
+def post(url: str, body: object) -> tuple[int, Any]:
+    """As `get`, with a JSON body."""
+    return components.post(url, body, timeout_s=120.0)
+
+
 def goes_down(stack: Stack) -> None:
     """Also with a job that runs and has a child in a session of its own."""
     status, job = stack.ray("/api/jobs/", {"entrypoint": shlex.join([sys.executable, "-u", "-c", LEAVER])})
     assert status == 200, job
     until(lambda: "out" in stack.ray(f"/api/jobs/{job['submission_id']}/logs")[1]["logs"])
     members = stack.members()
-    assert any(member.cmdline()[:1] == ["sleep"] for member in members)
+    assert any(command_of(member)[:1] == ["sleep"] for member in members)
     down = stack.command("down")
     assert down.returncode == 0, down.stderr
     assert not [member for member in members if member.is_running() and member.status() != psutil.STATUS_ZOMBIE]

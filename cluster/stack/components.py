@@ -179,20 +179,20 @@ def _worker_answers(settings: Settings, started: float) -> bool:
     )
 
 
-def get(url: str, headers: dict[str, str] | None = None) -> tuple[int, Any]:
-    """HTTP status and body of a GET request; the body is parsed if it is JSON. Status 0 if nothing answers."""
-    return _request(urllib.request.Request(url, headers=headers or {}))  # noqa: S310 - our own http:// URLs
+def get(url: str, headers: dict[str, str] | None = None, timeout_s: float = 5.0) -> tuple[int, Any]:
+    """HTTP status and body of a GET request; the body is parsed if it is JSON. Status 0 if nothing answers within `timeout_s`."""
+    return _request(urllib.request.Request(url, headers=headers or {}), timeout_s)  # noqa: S310 - our own http:// URLs
 
 
-def post(url: str, body: object, method: str = "POST") -> tuple[int, Any]:
+def post(url: str, body: object, method: str = "POST", timeout_s: float = 5.0) -> tuple[int, Any]:
     """As `get`, with the JSON body `body` and another method."""
     data, headers = json.dumps(body).encode(), {"Content-Type": "application/json"}
-    return _request(urllib.request.Request(url, data=data, headers=headers, method=method))  # noqa: S310
+    return _request(urllib.request.Request(url, data=data, headers=headers, method=method), timeout_s)  # noqa: S310
 
 
-def _request(request: urllib.request.Request) -> tuple[int, Any]:
+def _request(request: urllib.request.Request, timeout_s: float) -> tuple[int, Any]:
     try:
-        with NO_PROXY.open(request, timeout=5.0) as reply:
+        with NO_PROXY.open(request, timeout=timeout_s) as reply:
             status, text = reply.status, reply.read()
     except urllib.error.HTTPError as error:
         with error:

@@ -46,7 +46,7 @@ def test_row_23_a_cancelled_job_leaves_no_process(clusters: Clusters, follow: Ca
     assert any("time.sleep(600)" in " ".join(command) for command in commands_of(running.trial.key).values())  # in its own session
     running.stop.set()
     assert running.end().outcome is Outcome.CANCELLED
-    assert clusters.b.jobs()[f"{running.trial.key}-a1"] == "STOPPED"
+    until(lambda: clusters.b.jobs()[f"{running.trial.key}-a1"] == "STOPPED")  # a launcher does not wait for long until Ray says so
     assert processes.of_trial(running.trial.key) == []
 
 
@@ -59,9 +59,9 @@ def template_of(running: Running) -> psutil.Process:
     return template
 
 
-def test_a_template_that_is_killed_costs_an_attempt(clusters: Clusters, follow: Callable[..., Running]) -> None:
-    running = follow(launcher(clusters.b, resources={"bench_b": 1}), "ffff000000000024", retries=1, steps=100, step_sleep_s=0.05)
-    running.until_step(3)
+def test_a_template_that_is_killed_costs_an_attempt(clusters: Clusters, follow: Callable[..., Running], tmp_path: Path) -> None:
+    running = follow(launcher(clusters.b, resources={"bench_b": 1}), "ffff000000000024", retries=1, fault="hang")
+    running.until((tmp_path / "fault-fired").exists)  # it does not come to its end before it is killed
     template_of(running).kill()
     result = running.end()
     first, second = running.store.results
@@ -82,10 +82,11 @@ def ended(cluster: Cluster) -> Iterator[None]:
             cluster.stop()
 
 
-def test_row_6_a_head_that_dies_under_a_trial_and_comes_back(clusters: Clusters, follow: Callable[..., Running]) -> None:
+def test_row_6_a_head_that_dies_under_a_trial_and_comes_back(clusters: Clusters, follow: Callable[..., Running], tmp_path: Path) -> None:
     """The trial waits for it, and runs again from the start."""
     with ended(clusters.b):
-        running = follow(launcher(clusters.b), "ffff000000000006", steps=20, step_sleep_s=0.3)
+        running = follow(launcher(clusters.b), "ffff000000000006", fault="hang", steps=20)
+        running.until((tmp_path / "fault-fired").exists)  # it does not come to its end before the head dies
         running.until_step(1)
         assert clusters.b.kill("gcs_server") == 1
         running.until(lambda: clusters.b.get("/api/jobs/")[0] != 200)

@@ -62,8 +62,8 @@ def test_one_sweep_over_two_clusters_with_a_third_that_is_down_and_a_flow_that_i
     )
 
     # Long enough to run on while the flow is killed and both heads are asked for their jobs
-    slow = ["slow", "--only", "seed=0", "--set", "step_sleep_s=0.75"]
-    flow = start("run", *slow, *("--pool", "a", "--pool", "b", "--pool", "c"), "--pool-wait", "2", folder=tmp_path, **more)
+    slow = ["slow", "--only", "seed=0", "--set", "step_sleep_s=1.0"]
+    flow = start("run", *slow, *("--pool", "a", "--pool", "b", "--pool", "c"), "--pool-wait", "10", folder=tmp_path, **more)
 
     def under_way() -> SweepStore | None:
         store = only_store()
@@ -85,7 +85,7 @@ def test_one_sweep_over_two_clusters_with_a_third_that_is_down_and_a_flow_that_i
     lost = store.result(by_pool["c"].key)
     assert lost is not None and lost.outcome is Outcome.INFRA
     assert lost.reason is not None and lost.reason.startswith(f"not started: pool c at {url} does not answer")
-    assert lost.reason.endswith("(waited 2 s for the pool)")
+    assert lost.reason.endswith("(waited 10 s for the pool)")
     for pool in ("a", "b"):
         assert list(jobs_of(store, clusters, pool).values()) == ["RUNNING"]  # the fault left them running
 

@@ -18,10 +18,11 @@ import psutil
 import pytest
 
 from cluster.stack import control, postgresql, process, settings
-from cluster.stack.components import Component, components, post
+from cluster.stack.components import Component, components
 from cluster.stack.settings import PORTS, Settings
 from tests.cli_support import sweep
 from tests.ports_support import free_port
+from tests.stack_support import post, until
 
 _HERE = Settings(Path("/nonexistent"), Path("/nonexistent"), {})
 
@@ -66,7 +67,8 @@ def rows(stack: Settings, database: str, question: str) -> list[str]:
 
 
 def test_a_sweep_is_in_both_databases_and_nobody_else_gets_in(stack: Settings, tmp_path: Path) -> None:
-    assert {row["name"]: row["state"] for row in control.status(tmp_path)} == dict.fromkeys(("postgresql", "prefect", "mlflow"), "running")
+    running = dict.fromkeys(("postgresql", "prefect", "mlflow"), "running")
+    until(lambda: {row["name"]: row["state"] for row in control.status(tmp_path)} == running)  # a busy one answers late
     record = process.read_record(stack.state, "postgresql")
     assert record is not None
     listens_and_lets_in_its_user_alone(stack, record)

@@ -16,12 +16,12 @@ from cluster.journal.journal import read_journal
 from cluster.launchers import LaunchError, LaunchRefused
 from cluster.launchers.ray_job import RayJobLauncher
 from cluster.pools.pool import Pool
-from cluster.stack.components import post
 from experiments.trial import Outcome
 from tasks.sweep.store import SweepStore, list_sweeps
 from tests.contracts import launcher_contract, make_trial, result_of, wait
 from tests.mlflow_support import all_runs, check_projection
-from tests.stack_support import EXTRA, Stack, until
+from tests.process_support import command_of
+from tests.stack_support import EXTRA, Stack, post, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -164,9 +164,9 @@ def test_cancel_in_prefect_stops_the_ray_job(sweeps_of: Stack) -> None:
     (run,) = all_runs(store.sweep_id)
     assert (run.info.status, run.data.tags["reason"]) == ("KILLED", "cancelled in Prefect")
     assert [parent.info.status for parent in all_runs(store.sweep_id, "parent")] == ["KILLED"]
-    states = {job["submission_id"]: job["status"] for job in sweeps_of.ray("/api/jobs/")[1]}
-    assert states[f"{trial.key}-a1"] != "RUNNING"
-    assert not [member for member in sweeps_of.members() if trial.key in " ".join(member.cmdline())]
+    states = lambda: {job["submission_id"]: job["status"] for job in sweeps_of.ray("/api/jobs/")[1]}  # noqa: E731
+    until(lambda: states()[f"{trial.key}-a1"] != "RUNNING")  # a launcher does not wait for long until Ray says so
+    assert not [member for member in sweeps_of.members() if trial.key in " ".join(command_of(member))]
 
 
 def _slow() -> list[SweepStore]:

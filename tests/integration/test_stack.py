@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from cluster.stack import settings
-from cluster.stack.components import get, post
-from tests.stack_support import NAMES, Stack, until
+from tests.process_support import command_of
+from tests.stack_support import NAMES, Stack, get, post, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -42,8 +42,9 @@ def mended(stack: Stack) -> Mended:
 
 
 def test_everything_answers(stack: Stack) -> None:
+    running = dict.fromkeys(NAMES, "running")
+    until(lambda: {name: row["state"] for name, row in stack.status().items()} == running)  # a busy one answers late
     rows = stack.status()
-    assert {name: row["state"] for name, row in rows.items()} == dict.fromkeys(NAMES, "running")
     for name in ("prefect", "mlflow", "ray"):
         assert get(rows[name]["url"])[0] in (200, 401)
     assert stack.ray("/api/jobs/")[0] == 200
@@ -67,7 +68,7 @@ def test_ray_wants_its_token(stack: Stack) -> None:
     assert stack.settings.ray_temp.parent.stat().st_mode & 0o777 == 0o700, "Ray's folder is for everybody, the one around it is not"
     assert next(stack.settings.ray_temp.glob("session_*")).is_dir()
     secret = stack.settings.token.read_text()
-    assert not [member for member in stack.members() if secret in " ".join(member.cmdline())]
+    assert not [member for member in stack.members() if secret in " ".join(command_of(member))]
     assert not [log for log in stack.settings.state.glob("*.log") if secret in log.read_text(errors="replace")]
 
 
