@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from experiments.config.paths import runs_root
+from flows.runtime import open_flow_runs as module
 from flows.runtime.open_flow_runs import open_flow_runs
 from tasks.sweep.store import SweepStore
 from tests.tasks.plan_support import make_plan, make_trial, saved
@@ -63,6 +64,7 @@ def test_from_the_database_where_no_server_runs(store: SweepStore) -> None:
     assert open_flow_runs(store, None) == ["b", "d", "g", "h"]
 
 
-def test_from_the_server_that_is_used(store: SweepStore, server: str) -> None:
+def test_from_the_server_that_is_used(store: SweepStore, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_TIMEOUT_S", 60.0)  # a thread of a busy machine may answer late
     assert open_flow_runs(store, server) == ["b", "d", "g", "h"]
     assert open_flow_runs(store, "http://127.0.0.1:9/api") == [], "nothing answers there"
