@@ -10,6 +10,7 @@ import secrets
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from functools import cache
@@ -84,8 +85,17 @@ def pytest_configure(config: pytest.Config) -> None:
         | {"HOME": str(home), "PREFECT_HOME": str(folder / "prefect"), "SWEEPBENCH_RUNS": str(folder / "runs"), "MPLCONFIGDIR": str(cache)}
     )
     os.environ[MARK] = secrets.token_hex(8)
+    os.register_at_fork(after_in_child=_without_prefects_end)
     if hasattr(config.option, "loadscopereorder"):  # pytest-xdist would begin with the files that have the most tests, not the longest
         config.option.loadscopereorder = False
+
+
+def _without_prefects_end() -> None:
+    """A process that was forked from this one does nothing for Prefect when it ends. Once a flow has run here, it would: Prefect (3.8)
+    resets its services in such a process and then fails to end them, so that torch finds each DataLoader process ended with status 1.
+    """
+    calls = threading._threading_atexits  # type: ignore[attr-defined]  # of the standard library, which has no other way to take one back
+    calls[:] = [call for call in calls if not str(getattr(getattr(call, "func", call), "__module__", "")).startswith("prefect.")]
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
