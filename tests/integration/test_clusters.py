@@ -125,7 +125,12 @@ def test_what_sweep_pools_says(clusters: Clusters, tmp_path: Path, monkeypatch: 
     entries["d"] = {**entries["b"], "nodes": 2}
     entries["e"] = {**entries["b"], "token_file": str(clusters.a.token)}
     monkeypatch.setenv("SWEEPBENCH_POOLS", str(write_pools(tmp_path / "pools.yaml", entries)))
-    rows = {row["name"]: row for row in sweep_json("pools", folder=tmp_path)}
+
+    def asked() -> dict[str, Any] | None:
+        found = {row["name"]: row for row in sweep_json("pools", folder=tmp_path)}
+        return None if any("did not answer within" in str(row["problem"]) for row in found.values()) else found
+
+    rows = until(asked, None)  # a busy head answers late
     for name in ("a", "b"):
         row = rows[name]
         assert (row["reachable"], row["total"], row["problem"]) == (True, 4, None)
@@ -202,7 +207,7 @@ def test_another_version_is_named_before_anything_is_submitted(
         other = launcher(clusters, "b", address=url)
         with pytest.raises(LaunchRefused, match=rf"pool b at {url}: {problem}"):
             other.start(trial, tmp_path, 1)
-        state = probe(other.pool)
+        state = probe(other.pool, timeout_s=120.0)
         assert state.reachable and state.problem is not None and "it runs" in state.problem
     assert clusters.b.jobs() == before
 

@@ -7,15 +7,17 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cluster.pools import probe as module
 from cluster.pools.errors import PoolError
 from cluster.pools.pool import Pool, find_pool, load_pools
-from cluster.pools.probe import PoolState, lost_node, probe
+from cluster.pools.probe import PoolState, lost_node
 from experiments.config.errors import ConfigError
 
 TOKEN = "0123456789abcdef"
@@ -211,6 +213,7 @@ ANSWERS: dict[str, Any] = {
     },
 }
 Serve = Callable[..., str]
+probe = partial(module.probe, timeout_s=60.0)  # a server in a thread of a busy machine may answer late
 
 
 @pytest.fixture
