@@ -12,7 +12,7 @@ from typing import NoReturn
 from experiments.config.error_text import first_line
 from experiments.config.errors import UserError
 
-_ASK_S = 2.0  # for an answer, at most, while a sweep runs: a trial's end waits for it
+_ASK_S = 10.0  # for an answer, at most, while a sweep runs: a trial's end waits for it, and what a busy server is not asked to keep is lost
 _START_ASK_S = 20.0  # before it starts: a server that has just been started may be busy
 _OF_SERVERS = ("httpx", "httpcore", "anyio", "prefect")  # packages whose errors are about a server
 _away = False  # Prefect did not answer when this process's flow ended
