@@ -26,7 +26,7 @@ from tasks.sweep.cut import cut
 from tasks.sweep.deadline import Deadline
 from tasks.sweep.failure_policy import Policy
 from tasks.sweep.first_failures import FirstFailures
-from tasks.sweep.head_start import HeadStart
+from tasks.sweep.head_start import HeadStart, is_disturbed_by_a_start
 from tasks.sweep.pool_slots import PoolSlots
 from tasks.sweep.pool_trials import PoolTrials
 from tasks.sweep.pool_watch import PoolWatch
@@ -87,11 +87,14 @@ class Session:
     def to_do(self) -> list[Trial]:
         """Trials without a final result, in order; those that have begun come first, before anything else takes their pool.
 
-        What is done shows in the progress, what runs under an old key is stopped, and MLflow hears of trials from here on.
+        What is done shows in the progress, what runs under an old key is stopped, and MLflow hears of trials from here on. Its
+        import is over before a trial is let go that it would disturb.
         """
         first = self._head_start.settle(self.plan) if self._head_start else None
         self._stop_superseded()
         self._publisher.start()
+        if any(trials.slots.pool.here and is_disturbed_by_a_start(trials.slots.pool) for trials in self.pools.values()):
+            self._publisher.wait_until_loaded(self.stop.event)
         left = what_is_left(self.store, self.plan)
         for trial in left.damaged:
             self._keep_damage_aside(trial)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cluster.journal.lines import Record
 from experiments.trial import Trial, TrialResult
@@ -21,8 +22,12 @@ from tasks.tracking.client import connect, why
 from tasks.tracking.log_trial import finish_trial, log_records
 from tasks.tracking.runs import SweepRuns
 
+if TYPE_CHECKING:
+    from mlflow.tracking import MlflowClient
+
 _QUIET_S = 10.0  # pause after a failure
 _GATHER_S = 1.0  # all records of this period go into one call
+_LOOK_S = 0.1  # between two looks for a stop
 
 
 @dataclass
@@ -42,6 +47,7 @@ class LivePublisher:
         self._trials = {trial.key: trial for trial in plan.trials}
         self._queue: queue.SimpleQueue[Callable[[_Batch], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="mlflow", daemon=True)
+        self._loaded = threading.Event()
         self.failures = 0
         self._sent: dict[tuple[str, int], set[int]] = {}  # attempt -> steps that MLflow has accepted
 
@@ -49,6 +55,14 @@ class LivePublisher:
         """Start the thread, once."""
         if self._thread.ident is None:
             self._thread.start()
+
+    def wait_until_loaded(self, stop: threading.Event) -> None:
+        """Wait until the thread has imported MLflow and opened its store, which takes a core for seconds; not for any server's answer.
+
+        Returns at once where that failed or was done before, and soon after `stop` is set. `start` must have been called.
+        """
+        while not self._loaded.wait(_LOOK_S) and not stop.is_set():
+            pass
 
     def extend(self, plan: Plan) -> None:
         """Take over a plan that has gained trials."""
@@ -77,18 +91,33 @@ class LivePublisher:
     def _run(self) -> None:
         runs: SweepRuns | None = None
         closing, not_before = False, 0.0
+        client = self._load()
         while not closing:
             batch, closing = self._gather()
             if time.monotonic() < not_before:
                 continue
             try:
-                runs = runs or SweepRuns(connect(), self._plan)
+                runs, client = runs or SweepRuns(client or connect(), self._plan), None
                 self._send(runs, batch)
             except Exception as error:  # whatever MLflow, its database or the network can think of
                 self.failures += 1
-                runs = None  # a reply that was lost may have created a run: they are looked up again
+                runs = client = None  # a reply that was lost may have created a run: they are looked up again
                 not_before = time.monotonic() + _QUIET_S
                 self._log.warning("MLflow does not take metrics now (%s); they are in the journals and follow later", why(error))
+
+    def _load(self) -> MlflowClient | None:
+        """A client; None where there is none now: the first records then meet the reason, and say it.
+
+        What a trial's summary imports is imported too: the first one is made while the second trial measures.
+        """
+        try:
+            import scipy.optimize  # noqa: F401 - see experiments/stats/root.py
+
+            return connect()
+        except Exception:
+            return None
+        finally:
+            self._loaded.set()
 
     def _send(self, runs: SweepRuns, batch: _Batch) -> None:
         for (key, attempt), records in batch.steps.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -57,6 +58,9 @@ class FakePublisher:
 
     def start(self) -> None:
         self.calls.append(("start",))
+
+    def wait_until_loaded(self, stop: threading.Event) -> None:
+        self.calls.append(("loaded",))
 
     def close(self) -> None:
         self.calls.append(("close",))

@@ -11,13 +11,16 @@ import pytest
 from cluster import launchers
 from cluster.journal.errors import JournalError
 from cluster.launchers import Launch, LaunchError
+from cluster.pools.pool import Pool
 from experiments.spec.schema import ReportSettings
 from experiments.trial import Outcome, Trial, TrialResult
 from flows.runtime import session as flows_session
 from flows.runtime.progress import SweepProgress
 from flows.runtime.session import Session
+from tasks.sweep import head_start
 from tasks.sweep.deadline import Deadline
 from tasks.sweep.failure_policy import Policy
+from tasks.sweep.head_start import FEW_CORES
 from tasks.sweep.store import DecideSettings, Superseded
 from tests.flows.flow_support import LOG, FakeLauncher, Stage, begun, calls, run_trial, stage
 from tests.tasks.plan_support import make_plan, make_result, make_suite, make_trial, saved
@@ -42,7 +45,27 @@ def test_begun_trials_are_run_first_and_done_ones_not(stage: Stage) -> None:
     ]
     assert {rows[n].state for n in range(3, 9)} == {"waiting"}
     assert [n for n, row in rows.items() if row.earlier] == [1, 2]
-    assert calls(session) == [("start",)]
+    assert calls(session) == [("start",), ("loaded",)]
+
+
+_REMOTE = {"address": "http://10.0.0.7:8265", "exclusive": False}
+
+
+@pytest.mark.parametrize(
+    ("entry", "cores", "waits"),
+    [({}, 64, True), ({"device": "cuda"}, FEW_CORES - 1, True), ({"device": "cuda"}, FEW_CORES, False), (_REMOTE, 1, False)],
+)
+def test_mlflow_is_loaded_before_a_trial_measures_that_this_would_disturb(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, entry: dict[str, Any], cores: int, waits: bool
+) -> None:
+    pool = Pool(**{"name": "cpu", "device": "cpu", "address": "embedded", **entry})
+    monkeypatch.setattr(flows_session, "find_pool", lambda pools, name: pool)
+    monkeypatch.setattr(head_start.os, "sched_getaffinity", lambda pid: set(range(cores)))
+    plan = make_plan([make_trial(1)])
+    saved(plan)
+    session = stage.session(plan)
+    session.to_do()
+    assert calls(session) == [("start",), *([("loaded",)] if waits else [])]
 
 
 def test_what_runs_under_an_old_key_is_stopped(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:

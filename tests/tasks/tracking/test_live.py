@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+import sys
+import threading
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +42,14 @@ class Runs:
         return "run"
 
 
-def publish(monkeypatch: pytest.MonkeyPatch, root: Path, runs: Runs) -> None:
+def publish(monkeypatch: pytest.MonkeyPatch, root: Path, runs: Runs, connect: Callable[[], None] = lambda: None) -> None:
     """One trial of STEPS steps through a publisher, in two halves, each gathered on its own."""
     store, plan = make_store(root, {"one": Outcome.OK}, STEPS)
     given: Any = lambda client, plan: runs  # noqa: E731
     monkeypatch.setattr(live, "SweepRuns", given)
     monkeypatch.setattr(live, "log_records", runs.log_records)
     monkeypatch.setattr(live, "finish_trial", runs.finish_trial)
-    monkeypatch.setattr(live, "connect", lambda: None)
+    monkeypatch.setattr(live, "connect", connect)
     monkeypatch.setattr(live, "_QUIET_S", 0.0)
     _feed(store, plan)
 
@@ -59,6 +61,7 @@ def _feed(store: SweepStore, plan: Plan) -> None:
     steps = read_journal(folder / "journal.jsonl").steps
     runs_before = publisher.failures
     publisher.start()
+    publisher.wait_until_loaded(threading.Event())
     publisher.feed(trial, 1, 0.0, [{"kind": "phase", "t": 0.0, "name": "start"}, *steps[: STEPS // 2]])
     while publisher._queue.qsize() or (not publisher._sent and publisher.failures == runs_before):
         live.time.sleep(0.01)  # until the first half was sent, or refused
@@ -81,3 +84,40 @@ def test_steps_that_mlflow_refused_are_sent_at_the_end_of_the_trial(tmp_path: Pa
     publish(monkeypatch, tmp_path, runs)
     assert runs.live == list(range(STEPS // 2 + 1, STEPS + 1))
     assert runs.sent_before == set(range(STEPS // 2 + 1, STEPS + 1)), "the refused half is still to be sent"
+
+
+def test_the_store_is_opened_before_there_are_records_and_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, plan = make_store(tmp_path, {"one": Outcome.OK}, STEPS)
+    asked, go_on, stop = threading.Event(), threading.Event(), threading.Event()
+
+    def connect() -> None:
+        asked.set()
+        assert go_on.wait(60)
+
+    monkeypatch.setattr(live, "connect", connect)
+    publisher = LivePublisher(plan, logging.getLogger("test"))
+    publisher.start()
+    assert asked.wait(60), "without a record"
+    waiting = threading.Thread(target=publisher.wait_until_loaded, args=(stop,))
+    waiting.start()
+    waiting.join(3 * live._LOOK_S)
+    assert waiting.is_alive()
+    stop.set()
+    waiting.join(60)
+    assert not waiting.is_alive(), "a stop is not kept waiting"
+    go_on.set()
+    publisher.wait_until_loaded(threading.Event())
+    assert "scipy.optimize" in sys.modules
+    publisher.close()
+
+
+def test_a_store_that_cannot_be_opened_keeps_nobody_waiting_and_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, asked = Runs(), list[int]()
+
+    def connect() -> None:
+        asked.append(len(asked))
+        if len(asked) == 1:
+            raise ConnectionError("the disk is away")
+
+    publish(monkeypatch, tmp_path, runs, connect)
+    assert (asked, runs.live) == ([0, 1], list(range(1, STEPS + 1)))
