@@ -4,12 +4,14 @@ Pure arithmetic over the records that a sampler writes beside a trial (cluster/s
 
 - `sampler`, first of an attempt: `attempt`, `device` (kind), `hz`, `cores` (of the host), `user` (who runs the trial), `emulated`,
   `locked_clocks_mhz` (null: not locked), `sources` (name -> null, or why it is not available).
-- `state`: `t` (Unix time, s), `devices` and `cpu`; either is absent where its source failed.
+- `state`: `t` (Unix time, s), `devices`, `cpu` and `busiest`; each is absent where its source failed.
   - devices: a list of {index, uuid, sm_mhz, memory_mhz, power_w, temperature_c, capped_by: [word], others: [{pid, user, memory_bytes}]},
     read at `t`; null where unknown. `others` are processes on the device that are not the trial's.
   - cpu: {mhz, mhz_min, load1} at `t`, and {steal, others, psi_some, throttled}, shares of the time since the sample before: `steal`
     and `others` of all cores' time, `psi_some` and `throttled` of the clock's. A process's time may become known only after it was
     spent (a child's, when it ends), so `others` of one sample may be off in either direction, also below 0; sums over samples are not.
+  - busiest: {seconds, processes: [{pid, name, cpu_s}]}, every half second or less often: which processes that are not the trial's used
+    most CPU time in so many seconds before `t`. It names them; how much they all used is `others`.
 
 The sampler runs on the node of rank 0. What happens on a trial's other nodes is not seen.
 """
@@ -34,6 +36,7 @@ DISTURBING_CAPS = {THERMAL: "thermal slowdown", HARDWARE: "hardware slowdown", B
 SLOWDOWN_LIMIT = 0.01  # of the samples: more than a single one in the ten seconds that a window should have
 MAX_GAP_S = 0.5  # a reading stands for the time since the one before, up to this: five samples at 10 Hz; the rest counts as not covered
 JUDGED_FROM_S = 1.0  # CPU time is counted in ticks of 10 ms for each core and process: over less than this the error may exceed a limit
+NAMED = 3  # processes that a disturbed trial's note names
 COVERED_FROM = 0.9  # part of the window that readings must cover: what the sampler missed may hide other work
 
 # Why a trial could not be judged: nothing is known of other work on its device or host
@@ -152,7 +155,8 @@ def summarise_state(records: Iterable[Record], begin: float, end: float) -> Devi
     records = list(records)
     header: Record = next((record for record in records if record["kind"] == "sampler"), {})
     kind = str(header.get("device") or "cpu")
-    spans = _spans([record for record in records if record["kind"] == "state"], 1 / header.get("hz", 10.0), begin, end)
+    states = [record for record in records if record["kind"] == "state"]
+    spans = _spans(states, 1 / header.get("hz", 10.0), begin, end)
     if not spans:
         return DeviceState(not_judged=NOT_COVERED)
     coverage = min(1.0, math.fsum(span.read_s for span in spans) / (end - begin))
@@ -165,7 +169,7 @@ def summarise_state(records: Iterable[Record], begin: float, end: float) -> Devi
         gaps=sum(span.gap for span in spans),
         **host,
         **devices,
-        disturbed=_disturbed(host_limits(kind, header.get("cores")), host, devices, spans),
+        disturbed=_disturbed(host_limits(kind, header.get("cores")), host, devices, spans, _busiest(states, begin, end)),
         not_judged=_not_judged(end - begin, coverage, spans),
     )
 
@@ -270,8 +274,8 @@ def _one_device(readings: Sequence[tuple[Record, float]], user: str | None) -> d
     }
 
 
-def _disturbed(limits: HostLimits, host: Mapping[str, Any], devices: Mapping[str, Any], spans: Sequence[_Span]) -> str | None:
-    """Every reason with its figure, the surest first, joined by `; `."""
+def _disturbed(limits: HostLimits, host: Mapping[str, Any], devices: Mapping[str, Any], spans: Sequence[_Span], busiest: str) -> str | None:
+    """Every reason with its figure, the surest first, joined by `; `. `busiest`: who used the cores."""
     reasons = [_other_process(spans)] if devices.get("other_processes") else []
     reasons += [
         f"{DISTURBING_CAPS[word]} in {_percent(share)} of the samples (limit {_percent(SLOWDOWN_LIMIT)})"
@@ -281,10 +285,29 @@ def _disturbed(limits: HostLimits, host: Mapping[str, Any], devices: Mapping[str
     if _counted_s(spans) >= JUDGED_FROM_S:
         others, steal = host["cpu_others_share"], host["steal_share"]
         if others is not None and others > limits.others:
-            reasons.append(f"other processes used {_percent(others)} of the CPU (limit {_percent(limits.others)})")
+            reasons.append(f"other processes used {_percent(others)} of the CPU (limit {_percent(limits.others)}){busiest}")
         if steal is not None and steal > limits.steal:
             reasons.append(f"the hypervisor took {_percent(steal)} of CPU time (limit {_percent(limits.steal)})")
     return "; ".join(reasons) or None
+
+
+def _busiest(states: Sequence[Record], begin: float, end: float) -> str:
+    """The processes that used most CPU time between `begin` and `end`, as `: stress pid 7 1.9 s, ...`; empty where none is known.
+
+    A look's time counts by the part of its seconds that lies within.
+    """
+    used: dict[tuple[int, str], float] = {}
+    for record in states:
+        look = record.get("busiest") or {}
+        seconds = look.get("seconds") or 0.0
+        within_s = min(record["t"], end) - max(record["t"] - seconds, begin)
+        if seconds <= 0 or within_s <= 0:
+            continue
+        for process in look["processes"]:
+            key = process["pid"], process["name"]
+            used[key] = used.get(key, 0.0) + process["cpu_s"] * within_s / seconds
+    first = sorted(used.items(), key=lambda one: (-one[1], one[0]))[:NAMED]
+    return f": {', '.join(f'{name} pid {pid} {cpu_s:.2g} s' for (pid, name), cpu_s in first)}" if first else ""
 
 
 def _counted_s(spans: Sequence[_Span]) -> float:

@@ -47,7 +47,7 @@ class Source(Protocol):
         """What this source cannot tell here, and why."""
 
     def read(self) -> Any:
-        """One reading. Raises what the source raises; the record is then written without it."""
+        """One reading, or None where it is not time for one. Raises what the source raises; the record is then written without it."""
 
     def close(self) -> None:
         """Release what it holds."""
@@ -95,7 +95,8 @@ def _readings(sources: list[Source], failed: set[str]) -> dict[str, Any]:
     record = {}
     for source in sources:
         try:
-            record[source.name] = source.read()
+            if (reading := source.read()) is not None:
+                record[source.name] = reading
         except Exception as error:  # the source's own; the others go on
             if source.name not in failed:
                 failed.add(source.name)
@@ -115,6 +116,7 @@ def _open(options: argparse.Namespace) -> tuple[list[Source], dict[str, str]]:
     makers: dict[str, Callable[[], Source | None]] = {
         "devices": lambda: _device_source(options, processes),
         "cpu": lambda: _cpu_source(processes),
+        "busiest": lambda: _busiest_source(processes),  # after cpu, which looks for the trial's processes
     }
     sources: list[Source] = []
     unavailable: dict[str, str] = {}
@@ -145,6 +147,12 @@ def _cpu_source(processes: TrialProcesses) -> Source:
     from cluster.sampler.cpu import CpuSource
 
     return CpuSource(processes)
+
+
+def _busiest_source(processes: TrialProcesses) -> Source:
+    from cluster.sampler.other_processes import OtherProcesses
+
+    return OtherProcesses(processes)
 
 
 def _header(options: argparse.Namespace, sources: list[Source], unavailable: dict[str, str]) -> dict[str, Any]:

@@ -290,7 +290,7 @@ def _trial(row: TrialRow, folder: Path, names: Mapping[str, str]) -> tuple[Any, 
     meta = meta_of(table)
 
     environment = {name: value for name, value in row.result.environment.items() if name not in PRIVATE}
-    disturbed = re.sub(r", user [^)]*", "", row.disturbed) if row.disturbed else None  # what it was, not whose
+    disturbed = row.disturbed and re.sub(r", user [^)]*|(?<= %\)): [^;]*", "", row.disturbed)  # what it was, not whose, nor what they ran
     reason = row.result.reason and hidden(row.result.reason, names)
     update = {"environment": environment, "reason": reason, "detail": None, "disturbed": disturbed}
     told: TrialResult = row.result.model_copy(update=update)

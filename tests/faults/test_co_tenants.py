@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import pytest
 from cluster.journal.journal import read_journal
 from cluster.launchers.local import LocalLauncher
 from cluster.pools.pool import Pool
-from cluster.sampler.state_file import read_state
+from cluster.sampler.state_file import read_records, read_state
 from experiments.config.paths import REPOSITORY
 from experiments.device_state import host_limits, measured_window
 from experiments.trial import Outcome
@@ -27,7 +28,7 @@ pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]
 BUSY = """
 import os, sys, time
 parent = os.getppid()
-with open(sys.argv[1], "w", buffering=1) as file:
+with open(f"{sys.argv[1]}-{os.getpid()}", "w", buffering=1) as file:
     while os.getppid() == parent:
         file.write(f"{time.time()} {time.process_time()}\\n")
         until = time.perf_counter() + 0.01
@@ -39,10 +40,9 @@ with open(sys.argv[1], "w", buffering=1) as file:
 @contextmanager
 def co_tenants(folder: Path, count: int) -> Iterator[list[Path]]:
     """Processes that are not the trial's. They write what CPU time they got into the files."""
-    logs = [folder / f"busy-{number}" for number in range(count)]
-    processes = [subprocess.Popen([sys.executable, "-c", BUSY, str(log)]) for log in logs]
+    processes = [subprocess.Popen([sys.executable, "-c", BUSY, str(folder / "busy")]) for _ in range(count)]
     try:
-        yield logs
+        yield [folder / f"busy-{process.pid}" for process in processes]
     finally:
         for process in processes:
             process.kill()
@@ -79,7 +79,10 @@ def test_processes_that_use_the_cores_beside_a_cpu_trial_are_named_with_what_the
     measured = result.summary["cpu_others_share"]
     assert measured is not None and 0.9 * share - 0.02 < measured <= 1.0, "the kernel counts by ticks; others may use the machine too"
     assert result.disturbed is not None
-    assert f"other processes used {100 * measured:.3g} % of the CPU (limit {100 * limit:.3g} %)" in result.disturbed
+    assert f"other processes used {100 * measured:.3g} % of the CPU (limit {100 * limit:.3g} %): " in result.disturbed
+    assert re.search(r"\): .+ pid \d+ [\d.]+ s", result.disturbed), "and who used them most"
+    looks = [record["busiest"]["processes"] for record in read_records(folder / "device_state.jsonl", 1) if "busiest" in record]
+    assert {log.name for log in logs} & {f"busy-{process['pid']}" for look in looks for process in look}, "others may use them too"
     assert result.summary["state_coverage"] is not None and result.summary["state_coverage"] > 0
     state = read_state(folder, 1, steps)
     assert state is not None and (state.disturbed, state.cpu_others_share) == (result.disturbed, measured), "from the file, as any report"

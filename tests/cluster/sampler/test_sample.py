@@ -117,7 +117,7 @@ def test_a_file_that_cannot_be_written_ends_it_with_a_line(tmp_path: Path, capsy
 
 
 def test_it_imports_nothing_that_takes_long() -> None:
-    modules = ["main", "cpu", "cgroup", "nvml", "hpu", "clock_lock", "state_file", "trial_processes"]
+    modules = ["main", "cpu", "cgroup", "nvml", "hpu", "clock_lock", "state_file", "trial_processes", "other_processes"]
     code = f"import sys; {'; '.join(f'import cluster.sampler.{name}' for name in modules)}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "cluster.sampler.hpu" in done.stdout.split()

@@ -208,10 +208,11 @@ def test_where_the_held_time_went_is_published_though_the_journals_are_not(tmp_p
 
 def test_what_disturbed_a_trial_is_published_without_whose_it_was(tmp_path: Path) -> None:
     store, page = whole(), tmp_path / "page"
-    edit(trial_dirs(store.dir)[0] / "result.json", disturbed="another process (pid 7, user ada) was on the device; 38.1 % x (limit 5 %)")
+    others = "another process (pid 7, user ada) was on the device; 38.1 % x (limit 5 %): run.py pid 8 2 s, cc1 pid 9 1 s; y (limit 1 %)"
+    edit(trial_dirs(store.dir)[0] / "result.json", disturbed=others)
     publish([store], page)
     row = load_sweep(page / SWEEP_ID).rows[0]
-    assert row.disturbed == "another process (pid 7) was on the device; 38.1 % x (limit 5 %)"
+    assert row.disturbed == "another process (pid 7) was on the device; 38.1 % x (limit 5 %); y (limit 1 %)"
     assert not any(b"user ada" in path.read_bytes() for path in page.rglob("*.md"))
 
 
