@@ -10,8 +10,8 @@ Pure arithmetic over the records that a sampler writes beside a trial (cluster/s
   - cpu: {mhz, mhz_min, load1} at `t`, and {steal, others, psi_some, throttled}, shares of the time since the sample before: `steal`
     and `others` of all cores' time, `psi_some` and `throttled` of the clock's. A process's time may become known only after it was
     spent (a child's, when it ends), so `others` of one sample may be off in either direction, also below 0; sums over samples are not.
-  - busiest: {seconds, processes: [{pid, name, cpu_s}]}, every half second or less often: which processes that are not the trial's used
-    most CPU time in so many seconds before `t`. It names them; how much they all used is `others`.
+  - busiest: {seconds, processes: [{pid, name, cpu_s, sweep}]}, every half second or less often: which processes that are not the
+    trial's used most CPU time in so many seconds before `t`, and whether they are of its own sweep. How much all used is `others`.
 
 The sampler runs on the node of rank 0. What happens on a trial's other nodes is not seen.
 """
@@ -304,7 +304,7 @@ def _busiest(states: Sequence[Record], begin: float, end: float) -> str:
         if seconds <= 0 or within_s <= 0:
             continue
         for process in look["processes"]:
-            key = process["pid"], process["name"]
+            key = process["pid"], process["name"] + (" (of this sweep)" if process["sweep"] else "")
             used[key] = used.get(key, 0.0) + process["cpu_s"] * within_s / seconds
     first = sorted(used.items(), key=lambda one: (-one[1], one[0]))[:NAMED]
     return f": {', '.join(f'{name} pid {pid} {cpu_s:.2g} s' for (pid, name), cpu_s in first)}" if first else ""

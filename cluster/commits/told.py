@@ -6,16 +6,16 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from cluster.commits.resolve import CommitError
+from cluster.python_path import environment_of
 from experiments import workloads
 from experiments.chosen import chosen, default_values
-from experiments.config.paths import REPOSITORY
 from experiments.trial import Trial
 
 _TIMEOUT_S = 120.0
@@ -83,12 +83,6 @@ def check(trials: Sequence[Trial], tree: Path) -> None:
 @cache
 def _validate(tree: Path, texts: str) -> None:
     _ask(tree, _VALIDATE, why="cannot run these trials", given=texts)
-
-
-def environment_of(tree: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables with which a process imports from `tree` and from nowhere else in a checkout, whatever its working directory."""
-    others = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path and Path(path).resolve() != REPOSITORY]
-    return {"PYTHONPATH": os.pathsep.join([str(tree), *others]), "PYTHONSAFEPATH": "1"}
 
 
 def _ask(tree: Path, code: str, *arguments: str, why: str, given: str = "") -> str:

@@ -6,10 +6,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from cluster.commits.told import environment_of
 from cluster.kept_files import KEPT
 from cluster.pools.pool import Pool
 from cluster.process_marks import MARK, POOL_MARK
+from cluster.python_path import environment_of
 from cluster.trial_layout import TRIAL
 from experiments.config.paths import REPOSITORY, runs_root
 from experiments.trial import Trial
@@ -48,9 +48,7 @@ def warm_command(key: str, workload: str, arguments: Sequence[str]) -> list[str]
 
 def trial_environment(trial: Trial, tree: Path | None = None) -> dict[str, str]:
     """Environment variables that a trial started by this process gets in addition to this process's own. `tree`: its commit's files."""
-    path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
-    imports = {"PYTHONPATH": path} if tree is None else environment_of(tree, os.environ)
-    return {**_common(trial), KEPT: str(runs_root()), **imports}
+    return {**_common(trial), KEPT: str(runs_root()), **environment_of(tree or REPOSITORY, os.environ)}
 
 
 def job_environment(trial: Trial, pool: Pool) -> dict[str, str]:

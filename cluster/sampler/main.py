@@ -116,7 +116,7 @@ def _open(options: argparse.Namespace) -> tuple[list[Source], dict[str, str]]:
     makers: dict[str, Callable[[], Source | None]] = {
         "devices": lambda: _device_source(options, processes),
         "cpu": lambda: _cpu_source(processes),
-        "busiest": lambda: _busiest_source(processes),  # after cpu, which looks for the trial's processes
+        "busiest": lambda: _busiest_source(processes, options.worker),  # after cpu, which looks for the trial's processes
     }
     sources: list[Source] = []
     unavailable: dict[str, str] = {}
@@ -149,10 +149,10 @@ def _cpu_source(processes: TrialProcesses) -> Source:
     return CpuSource(processes)
 
 
-def _busiest_source(processes: TrialProcesses) -> Source:
+def _busiest_source(processes: TrialProcesses, worker: int) -> Source:
     from cluster.sampler.other_processes import OtherProcesses
 
-    return OtherProcesses(processes)
+    return OtherProcesses(processes, worker)
 
 
 def _header(options: argparse.Namespace, sources: list[Source], unavailable: dict[str, str]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ NAMED = 5  # most processes that a look names
 SMALL = 0.02  # of a core: what used less is not named
 LONGEST = 60  # characters of a name
 _PROC = Path("/proc")
+_TEMPLATE = " -m cluster.worker.template"
 _STAT_BYTES = 4096  # a line has some 300
 
 
@@ -36,17 +37,21 @@ class OtherProcesses:
 
     name = "busiest"
 
-    def __init__(self, processes: TrialProcesses, clock: Callable[[], float] = time.monotonic) -> None:
-        """Raises OSError where the kernel shows no processes."""
+    def __init__(self, processes: TrialProcesses, worker: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """`worker`: the process id of rank 0. Raises OSError where the kernel shows no processes."""
         self._processes, self._clock = processes, clock
         self._ticks = os.sysconf("SC_CLK_TCK")
         self._look()
+        self._sweep = self._flow_of(worker)
 
     def missing(self) -> dict[str, str]:
         return {}
 
     def read(self) -> dict[str, Any] | None:
-        """`seconds` since the look before, and `processes`, the busiest first: {pid, name, cpu_s}. None before it is time for a look."""
+        """`seconds` since the look before, and `processes`, the busiest first: {pid, name, cpu_s, sweep}. None before it is time for one.
+
+        `sweep`: whether it is the process that runs the trial's sweep, or a descendant of it, such as its Prefect server.
+        """
         if self._clock() < self._next_at:
             return None
         before, before_at = self._table, self._at
@@ -62,9 +67,22 @@ class OtherProcesses:
         return {
             "seconds": round(seconds, 3),
             "processes": [
-                {"pid": pid, "name": _title(pid, self._table[pid].name), "cpu_s": -ticks / self._ticks} for ticks, pid in others[:NAMED]
+                {
+                    "pid": pid,
+                    "name": _title(pid, self._table[pid].name),
+                    "cpu_s": -ticks / self._ticks,
+                    "sweep": self._is_of(pid, self._sweep),
+                }
+                for ticks, pid in others[:NAMED]
             ],
         }
+
+    def _flow_of(self, worker: int) -> frozenset[int]:
+        """The process that started the trial's, itself or through its template; empty where that is not known."""
+        parent = self._table[worker].parent if worker in self._table else 0
+        if parent in self._table and _title(parent, self._table[parent].name).endswith(_TEMPLATE):
+            parent = self._table[parent].parent
+        return frozenset({parent} - {0, 1})  # 1: it was orphaned
 
     def _look(self) -> None:
         began = time.process_time()
@@ -127,6 +145,6 @@ def _run_by_python(pid: int, name: str) -> list[str]:
     for number, word in enumerate(words):
         if word in ("-m", "-c"):
             return [word, *(words[number + 1 : number + 2] if word == "-m" else [])]
-        if not word.startswith("-"):
+        if not word.startswith("-") and words[number - 1 : number] not in (["-W"], ["-X"]):
             return [Path(word).name]
     return []

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.process_marks import MARK, POOL_MARK
+from cluster.python_path import environment_of
 from cluster.trial_layout import DEVICE_STATE
 from cluster.worker.rank_group import Ranks
 from experiments.config.paths import REPOSITORY
@@ -66,7 +67,7 @@ def _command(trial: Trial, ranks: Ranks, out: Path, attempt: int, lock: int | No
 def _environment() -> dict[str, str]:
     """This process's, without the marks of the trial's processes: the sampler is none of those that are waited for and ended with it."""
     kept = {name: value for name, value in os.environ.items() if name not in (MARK, POOL_MARK)}
-    return {**kept, "PYTHONPATH": os.pathsep.join(filter(None, [str(REPOSITORY), kept.get("PYTHONPATH")]))}
+    return {**kept, **environment_of(REPOSITORY, kept)}
 
 
 def _locked(process: subprocess.Popen[bytes]) -> Sampling:

@@ -11,8 +11,9 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
+from cluster.python_path import environment_of
 from experiments.config.errors import UserError
-from experiments.config.paths import runs_root
+from experiments.config.paths import REPOSITORY, runs_root
 from flows.runtime.command_environment import prepare_environment
 from tasks.sweep.store import SweepStore, list_sweeps
 from tasks.tracking import pages
@@ -53,10 +54,12 @@ def serve(port: int, sweep_id: str | None, out: Console, *, open_: bool | None) 
         return 0
     if open_:
         _open_once_up(f"{base}/health", page)
-    os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"  # the UI alone: seven helper processes less
+    # The UI alone: seven helper processes less
+    environment = {**os.environ, **environment_of(REPOSITORY, os.environ), "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     where = ["--backend-store-uri", uri, "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     command = [sys.executable, "-m", "mlflow", "server", *where]
-    os.execv(sys.executable, [*command, "--artifacts-destination", str(runs_root() / "mlartifacts")])  # noqa: S606 - fixed arguments
+    command += ["--artifacts-destination", str(runs_root() / "mlartifacts")]
+    os.execve(sys.executable, command, environment)  # noqa: S606 - fixed arguments
 
 
 def has_screen() -> bool:

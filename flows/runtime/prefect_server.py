@@ -17,9 +17,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from cluster.python_path import environment_of
 from cluster.stack.empty_database import PREFECT
 from experiments.config.errors import UserError
-from experiments.config.paths import runs_root
+from experiments.config.paths import REPOSITORY, runs_root
 
 _START_S = 180.0  # a new database on a busy machine
 _LEAN = {
@@ -62,7 +63,7 @@ def own_server() -> Iterator[OwnServer]:
     folder = runs_root() / ".prefect"
     folder.mkdir(parents=True, exist_ok=True)
     PREFECT.check(folder / "prefect.db")
-    environment = {**os.environ, **_LEAN, "PREFECT_HOME": str(folder)}
+    environment = {**os.environ, **environment_of(REPOSITORY, os.environ), **_LEAN, "PREFECT_HOME": str(folder)}
     environment.pop("PREFECT_API_URL", None)
     # The server gets the socket, not its number alone: it takes seconds to start, in which any program could be given a port that is free
     with open(folder / "server.log", "ab") as log, socket.socket() as listener:

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cluster.commits.told import environment_of
 from cluster.launchers import processes
+from cluster.python_path import environment_of
 from experiments.config.paths import REPOSITORY
 
 

@@ -16,9 +16,10 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
-from cluster.commits.told import environment_of, told
+from cluster.commits.told import told
 from cluster.launchers import processes
 from cluster.process_marks import MARK
+from cluster.python_path import environment_of
 from cluster.trial_layout import LOG, TRIAL
 from experiments.atomic_file import atomic_write
 from experiments.config.errors import DamagedFile

@@ -198,7 +198,8 @@ def test_on_few_cores_the_sweeps_own_flow_is_allowed_for(kind: str, cores: int |
 
 def test_who_used_the_cores_is_named_by_the_part_of_it_that_lies_in_the_window() -> None:
     def look(seconds: float, **used: float) -> dict[str, Any]:
-        return {"seconds": seconds, "processes": [{"pid": int(name[1:]), "name": name[0], "cpu_s": cpu_s} for name, cpu_s in used.items()]}
+        each = [{"pid": int(name[1:]), "name": name[0], "cpu_s": cpu_s, "sweep": name == "a1"} for name, cpu_s in used.items()]
+        return {"seconds": seconds, "processes": each}
 
     records = states(30, cpu=host(others=0.4))
     records[4] |= {"busiest": look(0.5, a1=0.5)}  # to 0.5 s: before the window
@@ -207,7 +208,9 @@ def test_who_used_the_cores_is_named_by_the_part_of_it_that_lies_in_the_window()
     records[24] |= {"busiest": look(0.5, c3=0.5)}  # 2.0 to 2.5 s: a fifth within
     records[29] |= {"busiest": look(0.5, e5=0.5)}  # after it
     state = summarise_state([CPU_HEADER, *records], 1.0, 2.1)
-    assert state.disturbed == "other processes used 40 % of the CPU (limit 5 %): b pid 2 0.4 s, a pid 1 0.2 s, c pid 3 0.15 s"
+    assert (
+        state.disturbed == "other processes used 40 % of the CPU (limit 5 %): b pid 2 0.4 s, a (of this sweep) pid 1 0.2 s, c pid 3 0.15 s"
+    )
     records = [{**record, "cpu": host()} for record in records]
     assert summarise_state([CPU_HEADER, *records], 1.0, 2.1).disturbed is None, "not enough of it to disturb"
 

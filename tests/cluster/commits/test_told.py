@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from cluster.commits.resolve import CommitError
-from cluster.commits.told import check, environment_of, schema_of, told
+from cluster.commits.told import check, schema_of, told
 from experiments import workloads
 from experiments.chosen import default_values
-from experiments.config.paths import REPOSITORY
 from experiments.trial import Trial
 from tests.tasks.plan_support import make_trial
 
@@ -85,8 +84,3 @@ def test_code_that_python_would_take_from_elsewhere_is_not_taken_for_the_commits
     (tree / "cluster" / "__init__.py").unlink()
     with pytest.raises(CommitError, match=r"is too old for the workload synthetic: python takes cluster from .*, not from the commit"):
         schema_of(tree, "synthetic")
-
-
-def test_its_process_imports_from_no_other_checkout() -> None:
-    variables = environment_of(Path("/tree"), {"PYTHONPATH": f"{REPOSITORY}:/mine"})
-    assert variables == {"PYTHONPATH": "/tree:/mine", "PYTHONSAFEPATH": "1"}

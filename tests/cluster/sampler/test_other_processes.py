@@ -53,7 +53,7 @@ def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proc:
 
 def source_of(proc: Proc, *own: int) -> OtherProcesses:
     trial = SimpleNamespace(pids=frozenset({TRIAL, *own}))
-    return OtherProcesses(trial, lambda: proc.now)  # type: ignore[arg-type]
+    return OtherProcesses(trial, TRIAL, lambda: proc.now)  # type: ignore[arg-type]
 
 
 def test_the_busiest_come_first_with_what_they_used_since_the_look_before(proc: Proc) -> None:
@@ -68,7 +68,10 @@ def test_the_busiest_come_first_with_what_they_used_since_the_look_before(proc: 
     proc.put(TRIAL, "python", ticks=(900, 0))
     assert source.read() == {
         "seconds": 0.5,
-        "processes": [{"pid": 8, "name": "cc1", "cpu_s": 0.4}, {"pid": 7, "name": "stress? b 1", "cpu_s": 0.3}],
+        "processes": [
+            {"pid": 8, "name": "cc1", "cpu_s": 0.4, "sweep": False},
+            {"pid": 7, "name": "stress? b 1", "cpu_s": 0.3, "sweep": False},
+        ],
     }
     proc.now += LOOK_S - 0.01
     assert source.read() is None
@@ -138,6 +141,7 @@ def test_looks_that_take_long_are_rare(proc: Proc) -> None:
         ("python", "python -c print('secret')", "python -c"),
         ("python3.11", "python3.11 /home/ada/train.py --key secret", "python3.11 train.py"),
         ("python", "python", "python"),
+        ("python3", "python3 -W ignore -X dev -m pytest", "python3 -m pytest"),
         ("stress", "stress --cpu 2", "stress"),
         ("<b>|`a;,", "x", "?b???a??"),
         ("python", f"python {'x' * 99}.py", f"python {'x' * 53}"),
@@ -149,6 +153,32 @@ def test_of_python_it_is_said_what_it_runs_and_nothing_else_of_its_command(proc:
     proc.now = 1.0
     reading = source.read()
     assert reading is not None and [one["name"] for one in reading["processes"]] == [title]
+
+
+@pytest.mark.parametrize("forked", [True, False])
+def test_what_is_of_the_sweep_itself_is_marked(proc: Proc, forked: bool) -> None:
+    """The flow is 50, whose parent is a shell; the trial's process is its child, or its template's."""
+    proc.put(50, "python", parent=40)
+    proc.put(60, "python", parent=50, command="python -m cluster.worker.template --channel 4")
+    proc.put(TRIAL, "python", parent=60 if forked else 50)
+    source = source_of(proc)
+    proc.put(40, "sh", ticks=(10, 0))
+    proc.put(41, "other", parent=40, ticks=(20, 0))
+    proc.put(50, "python", parent=40, ticks=(50, 0))
+    proc.put(51, "server", parent=50, ticks=(40, 0))
+    proc.put(60, "python", parent=50, ticks=(30, 0), command="python -m cluster.worker.template --channel 4")
+    proc.now = 1.0
+    reading = source.read()
+    assert reading is not None
+    assert [(one["pid"], one["sweep"]) for one in reading["processes"]] == [(50, True), (51, True), (60, True), (41, False), (40, False)]
+
+
+def test_of_an_orphaned_trial_the_sweep_is_not_known(proc: Proc) -> None:
+    source = source_of(proc)
+    proc.put(7, "busy", ticks=(50, 0))
+    proc.now = 1.0
+    reading = source.read()
+    assert reading is not None and [one["sweep"] for one in reading["processes"]] == [False]
 
 
 @pytest.fixture
@@ -164,7 +194,7 @@ def test_a_process_of_this_machine_is_seen(spinning: int, monkeypatch: pytest.Mo
     monkeypatch.setattr(other_processes, "SMALL", 0.0)
     monkeypatch.setattr(other_processes, "NAMED", 10_000)
     trial = SimpleNamespace(pids=frozenset({1_000_000_000}))
-    source = OtherProcesses(trial)  # type: ignore[arg-type]
+    source = OtherProcesses(trial, 1)  # type: ignore[arg-type]
     source._next_at = 0.0
     begun = _cpu_s(spinning)
     while _cpu_s(spinning) < begun + 0.1:
@@ -182,4 +212,4 @@ def _cpu_s(pid: int) -> float:
 
 
 def test_it_fits_what_finds_the_trials_processes() -> None:
-    assert OtherProcesses(TrialProcesses("key", os.getpid())).missing() == {}
+    assert OtherProcesses(TrialProcesses("key", os.getpid()), os.getpid()).missing() == {}

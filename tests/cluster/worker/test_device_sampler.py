@@ -101,6 +101,15 @@ def test_a_device_without_its_library_leaves_the_host(tmp_path: Path, monkeypatc
     assert header["emulated"] and "devices" not in state and "cpu" in state
 
 
+def test_it_is_ours_whatever_lies_in_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("cluster", "psutil"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('not ours')")
+    monkeypatch.chdir(tmp_path)
+    with sampling(make_trial(tmp_path, KEY), Ranks(), tmp_path, 1):
+        until(lambda: len(records(tmp_path)) > 2)
+    assert records(tmp_path)[1]["sources"]["cpu"] is None
+
+
 def test_other_ranks_and_a_program_that_cannot_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trial = make_trial(tmp_path, KEY)
     monkeypatch.setattr(device_sampler, "_command", lambda *given: [str(tmp_path / "missing")])

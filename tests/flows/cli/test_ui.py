@@ -30,7 +30,7 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setattr(ui, "prepare_environment", lambda: None)
     found: list[Any] = []
-    monkeypatch.setattr(ui.os, "execv", lambda program, words: found.append(words))
+    monkeypatch.setattr(ui.os, "execve", lambda program, words, environment: found.extend([words, environment]))
     monkeypatch.setattr(ui, "_open_once_up", lambda health, page: found.append(page))
     return found
 
@@ -45,6 +45,8 @@ def test_it_leads_to_the_charts_of_the_newest_sweep(started: list[Any]) -> None:
     assert page.lines[1] == ["charts:", f"{link}&compareRunsMode=CHART"]
     assert started[0] == f"{link}&compareRunsMode=CHART"
     assert started[1][1:4] == ["-m", "mlflow", "server"]
+    assert started[2]["PYTHONSAFEPATH"] == "1", "what the user's folder has by that name is no server"
+    assert started[2]["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] == "false"
 
 
 def test_without_anything_to_show_or_a_port_it_says_so(started: list[Any]) -> None:

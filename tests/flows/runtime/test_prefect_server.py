@@ -17,8 +17,9 @@ from flows.runtime import prefect_server
 def test_nobody_else_gets_its_port_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[socket.socket] = []
 
-    def start(command: list[str], *, pass_fds: list[int], **_: Any) -> Any:
+    def start(command: list[str], *, pass_fds: list[int], env: dict[str, str], **_: Any) -> Any:
         assert command[-2:] == [f"--socket={pass_fds[0]}", "--until-eof"]
+        assert env["PYTHONSAFEPATH"] == "1", "it is ours, whatever lies in the user's folder"
         given.append(socket.socket(fileno=os.dup(pass_fds[0])))  # as a child inherits it
         return SimpleNamespace(stdin=io.BytesIO(), poll=lambda: 0, wait=lambda timeout: 0)
 
