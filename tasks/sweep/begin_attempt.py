@@ -31,6 +31,13 @@ class Attempt:
     started_here: bool
 
 
+@dataclass(frozen=True)
+class Measured:
+    """An attempt that ended before it was asked for, and counts: its result."""
+
+    result: TrialResult
+
+
 class AttemptStarter:
     """Begins the attempts of one trial."""
 
@@ -42,8 +49,8 @@ class AttemptStarter:
         """Number of the next new attempt, 1 for the first."""
         return last_attempt(self._folder) + 1
 
-    def begin(self) -> Attempt | TrialResult | None:
-        """The attempt to follow now; the result of the last one where that had been measured; None if the sweep was stopped.
+    def begin(self) -> Attempt | Measured | None:
+        """The attempt to follow now; the last one where that has ended and was measured; None if the sweep was stopped.
 
         Raises LaunchError if the pool is down for longer than its `wait_s`, and JournalError for a journal that was changed by others.
         """
@@ -60,11 +67,11 @@ class AttemptStarter:
         new = self._start(self.next_number)
         return Attempt(new, started_here=True) if new else None
 
-    def _measured(self) -> TrialResult | None:
-        """The result of the last attempt, which has ended, if it counts by now: its journal could not be closed on a full disk, say."""
+    def _measured(self) -> Measured | None:
+        """The last attempt, which has ended, if it counts by now: its journal could not be closed on a full disk, say."""
         result = self._context.store.result(self._trial.key)
         counted = count_measured(result, self._trial, self._folder) if result is not None else None
-        return counted if counted is not result else None
+        return Measured(counted) if counted is not None and counted is not result else None
 
     def _journal(self) -> tuple[Sequence[Record], JournalError | None]:
         """Its records; none, and what is wrong with it, where it is damaged."""

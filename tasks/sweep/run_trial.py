@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from cluster.launchers import LaunchError
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.attempt_end import flow_result
-from tasks.sweep.begin_attempt import Attempt, AttemptStarter
+from tasks.sweep.begin_attempt import Attempt, AttemptStarter, Measured
 from tasks.sweep.failure_policy import Charges, Decision, is_disturbed
 from tasks.sweep.follow_attempt import AttemptFollower
 from tasks.sweep.trial_context import TrialContext
@@ -23,17 +23,16 @@ class TrialRunner(TrialContext):
 
         `begun`: the first attempt, where this process has begun it already (tasks/sweep/head_start.py).
 
-        An attempt that another flow left running is followed to its end instead of repeated, and is not charged as a retry. A trial that
-        was disturbed is measured again; if that comes to no measurement, the disturbed one stays. Raises JournalError if the journal was
-        changed by others.
+        An attempt that another flow left running is followed to its end instead of repeated, and is not charged as a retry; nor is one that
+        had been measured when it ended, which counts. What was disturbed is measured again, whichever of these it was; if that comes to no
+        measurement, the disturbed one stays. Raises JournalError if the journal was changed by others.
         """
         charges, first, disturbed = Charges(), True, None
-        while isinstance(attempt := begun or self._begin(trial, again=disturbed is not None), Attempt):
+        while not isinstance(attempt := begun or self._begin(trial, again=disturbed is not None), TrialResult):
             begun = None
-            if not attempt.started_here:
-                self.starting(trial.key, attempt.launch.attempt)
-            result = self._save(AttemptFollower(self, trial, attempt.launch).follow())
-            if attempt.started_here or not first or is_disturbed(result):
+            result = self._save(self._result_of(trial, attempt))
+            started_here = isinstance(attempt, Attempt) and attempt.started_here
+            if started_here or not first or is_disturbed(result):
                 charges = charges.charge(result)
             if self.stop.is_set() or self._accepts(result, charges):
                 if disturbed is None:
@@ -48,14 +47,21 @@ class TrialRunner(TrialContext):
             first = False
         return attempt if disturbed is None else self._save(disturbed)
 
+    def _result_of(self, trial: Trial, attempt: Attempt | Measured) -> TrialResult:
+        if isinstance(attempt, Measured):
+            return attempt.result
+        if not attempt.started_here:
+            self.starting(trial.key, attempt.launch.attempt)
+        return AttemptFollower(self, trial, attempt.launch).follow()
+
     def _accepts(self, result: TrialResult, charges: Charges) -> bool:
         """Whether the result is the trial's."""
         if is_disturbed(result) and not self.disturbances.worth_while:
             return True
         return self.policy.decide(result, charges) is Decision.ACCEPT
 
-    def _begin(self, trial: Trial, *, again: bool = False) -> Attempt | TrialResult:
-        """The attempt to follow, or the trial's result if no attempt begins. `again`: although it has a result. Raises JournalError."""
+    def _begin(self, trial: Trial, *, again: bool = False) -> Attempt | Measured | TrialResult:
+        """The attempt to go by, or the trial's result if no attempt begins. `again`: although it has a result. Raises JournalError."""
         if not again and (final := self._final(trial)):  # a worker may write it even after this flow gave its trial up
             return final
         starter = AttemptStarter(self, trial)
@@ -66,8 +72,6 @@ class TrialRunner(TrialContext):
             if not again and (final := self._final(trial)):
                 return final
         else:
-            if isinstance(attempt, TrialResult):
-                return self._save(attempt)
             if attempt is not None:
                 return attempt
             outcome, reason = Outcome.CANCELLED, self.why_stopped()

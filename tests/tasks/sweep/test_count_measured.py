@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,8 @@ from cluster.journal import after_window
 from cluster.journal.journal import read_journal
 from cluster.journal.lines import Record
 from cluster.launchers import Launch, LaunchError
-from experiments.trial import Outcome
+from experiments.trial import Outcome, Trial, TrialResult
+from tasks.sweep import begin_attempt
 from tests.measured_support import write_measured
 from tests.tasks.fake_cluster import KEY, Cluster, at, cluster, left_by_a_dead_flow, runner, trial
 
@@ -97,3 +99,27 @@ def test_a_journal_that_cannot_be_completed_leaves_the_ending_and_the_log_says_s
     assert ended is not None and (result.started_at, result.finished_at) == (ended.started_at, ended.finished_at), "it took no longer"
     assert (result.outcome, result.attempt, cluster.started) == (Outcome.OK, 1, [f"{KEY}-a1"]), "it is not measured again"
     assert cluster.store.result(KEY) == result and read_journal(journal).notes[-1]["text"].startswith("no steps were traced: ")
+
+
+@pytest.mark.parametrize(("budget", "then", "counted"), [(1, Outcome.OK, 2), (1, Outcome.CRASHED, 1), (0, Outcome.OK, 1)])
+def test_one_that_a_resume_counts_is_measured_again_where_it_was_disturbed(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, budget: int, then: Outcome, counted: int
+) -> None:
+    """As one that its flow counts."""
+    made = trial(cluster)
+    cluster.on_ask = at(3, lambda cluster: write_measured(cluster.store.trial_dir(KEY) / "journal.jsonl", key=KEY) or lost(cluster))
+    with monkeypatch.context() as first:
+        first.setattr(after_window, "JournalWriter", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        assert runner(cluster, retries=0).run(made).outcome is Outcome.INFRA
+    count = begin_attempt.count_measured
+
+    def disturbed(result: TrialResult, trial: Trial, folder: Path) -> TrialResult:
+        found = count(result, trial, folder)
+        return found if found is result else found.model_copy(update={"disturbed": "other work"})
+
+    monkeypatch.setattr(begin_attempt, "count_measured", disturbed)
+    cluster.finish_all(then)
+    run = runner(cluster, retries=0, disturbed=budget)
+    result = run.run(made)
+    assert (result.outcome, result.attempt, result.disturbed) == (Outcome.OK, counted, "other work" if counted == 1 else None)
+    assert len(cluster.started) == 1 + budget and cluster.store.result(KEY) == result
