@@ -189,6 +189,26 @@ def test_the_nearest_cell_is_named_by_what_differs_in_what_it_learns() -> None:
     assert cells["big"].parity_note == "unproven: the reference ended without a curve (does not fit)"
 
 
+def test_why_there_is_no_reference_is_said_of_those_that_could_be_one() -> None:
+    def note(*others: list[TrialRow], precision: str = "fp8", baseline: str = "fp16") -> str:
+        base = cell("base", precision=baseline, seeds=THREE)
+        return str(gate(base, cell("low", precision=precision, seeds=THREE), *others)["low"].parity_note)
+
+    fp32, bf16 = (cell(name, precision=name, outcome=outcome) for name, outcome in (("fp32", Outcome.HANG), ("bf16", Outcome.DOES_NOT_FIT)))
+    assert note(fp32, bf16) == "unproven: the reference ended without a curve (does not fit, hang)"
+    other_rate = cell("far", precision="fp32", learning_rate=1.0, batch_size=64, outcome=Outcome.CRASHED)
+    assert note(other_rate, fp32) == "unproven: the reference ended without a curve (hang)", "the nearest, wherever it stands"
+    nearer = cell("near", precision="fp32", learning_rate=1.0, seeds=THREE)
+    assert note(other_rate, nearer) == "unproven: the nearest fp32, tf32 or bf16 cell differs in learning_rate, so it is no reference"
+    assert note(other_rate) == (
+        "unproven: the nearest fp32, tf32 or bf16 cell differs in batch_size and learning_rate, so it is no reference"
+    )
+    assert note().startswith("unproven: no fp32, tf32 or bf16 reference in the sweep")
+    base = cell("base", precision="fp32", learning_rate=1.0, compile="layer", seeds=THREE)
+    own = gate(base, cell("low", precision="fp32", seeds=THREE), cell("bf16", precision="bf16", seeds=THREE))["low"]
+    assert own.parity_note == "unproven: no fp32, tf32 or bf16 reference computes otherwise"
+
+
 def test_the_largest_batch_is_what_it_came_to() -> None:
     def found(came_to: int) -> Cell:
         base = cell("base", precision="fp32", batch_size=24, seeds=THREE)
@@ -385,6 +405,18 @@ def test_one_seed_is_enough_for_a_reference_that_does_not_train() -> None:
         cell("bf16", **BF16, summary=latency),
         cell("fp8", **FP8, summary=latency),
     )
+    assert "against fp32 over 120 steps, the same batches" in str(cells["fp8"].parity_note)
+
+
+def test_a_cell_that_measured_nothing_does_not_make_its_fellows_a_training() -> None:
+    """They compute alike, so they are one arm; of the one that crashed it is not known that it does not train."""
+    latency = {"latency_p50_s": 0.1}
+    cells = gate(
+        cell("base", precision="fp32", kernels="stock", summary=latency),
+        cell("fp8", **FP8, summary=latency),
+        cell("loaded", **FP8, dataloader_workers=4, outcome=Outcome.CRASHED),
+    )
+    assert (cells["fp8"].trains, cells["loaded"].trains) == (False, True)
     assert "against fp32 over 120 steps, the same batches" in str(cells["fp8"].parity_note)
 
 

@@ -157,6 +157,9 @@ def test_trials_of_which_other_work_could_not_be_seen_are_named_by_reason() -> N
 def test_a_trial_without_samples_is_named_and_a_sweep_without_any_says_so_once() -> None:
     unknown = [row(workers(0)), row(workers(1))]
     assert unjudged_cautions(made(unknown)) == ["The state of the devices was not recorded."]
+    crashed = row(workers(1), None, repeat=2, outcome=Outcome.CRASHED)
+    assert unjudged_cautions(made([*unknown, crashed])) == ["The state of the devices was not recorded."], "it measured nothing to judge"
+    assert unjudged_cautions(made([crashed])) == []
     assert "The state of the devices was not recorded." in report_of(unknown).cautions
     emulated = [replace(one, environment={"emulated": True}) for one in unknown]
     assert "The state of the devices was not recorded." not in report_of(emulated, emulated=True).cautions
