@@ -38,7 +38,7 @@ from tasks.sweep.seal import RESTORE, SEALED_SINCE, content_of, sealed_content
 
 OF_CAMPAIGN = "sweep.campaign"  # label of a campaign's sweeps: its name
 _log = logging.getLogger(__name__)
-_ASKED_S = 0.2  # who only asks whether somebody holds a lease has it for a moment
+_ASKED_S = 1.0  # who only asks whether somebody holds a lease has it for a moment, which is longer on a busy machine
 _SWEEP_ID = re.compile(r"^[a-z0-9][a-z0-9_-]{0,63}-\d{8}-\d{6}-[0-9a-f]{4}$")
 
 

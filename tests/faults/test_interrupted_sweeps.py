@@ -7,7 +7,6 @@ import re
 import signal
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 from cluster.journal.journal import read_journal
 from cluster.launchers import processes
+from cluster.lease import holder
 from experiments.config.paths import runs_root
 from experiments.trial import Outcome
 from tasks.sweep.store import SweepStore
@@ -77,7 +77,7 @@ def test_row_7_and_15_kill_9_then_resume(tmp_path: Path, prefect_server: str) ->
     status, text = sweep("report", "last", folder=tmp_path)
     assert status == 1 and f"left out: {path}, line {number + 1}: " in text, text
     assert path.read_bytes() == before
-    status, text = with_another_resume_beside(tmp_path, prefect_server)
+    status, text = with_another_resume_beside(store, prefect_server)
     assert status == 0 and f"{path}, line {number + 1}: " in text, text
     assert (path.parent / "damaged-a1" / "journal.jsonl").read_bytes() == before, "kept, and measured anew"
     result = store.result(trial.key)
@@ -85,22 +85,22 @@ def test_row_7_and_15_kill_9_then_resume(tmp_path: Path, prefect_server: str) ->
     check_projection(store)
 
 
-def with_another_resume_beside(folder: Path, prefect: str) -> tuple[int, str]:
-    """Start `sweep resume` twice at once, and give the end of the one with the lease.
+def with_another_resume_beside(store: SweepStore, prefect: str) -> tuple[int, str]:
+    """Start `sweep resume` twice at once, and give the end of the one with the lease, which waits for the end of the other.
 
     The other says that it has none, and nothing of how an earlier flow ended.
     """
-    both = [start("resume", "last", folder=folder, PREFECT_API_URL=prefect) for _ in range(2)]
-    while (first := next((process for process in both if process.poll() is not None), None)) is None:
-        time.sleep(0.05)
-    (other,) = (process for process in both if process is not first)
-    assert other.poll() is None, "the fault fired: they ran beside each other"
-    text, _ = first.communicate(timeout=DEADLINE_S)
-    holder = rf"(process {other.pid} on \S+|another process)"  # the other may hold it and not have written yet who it is
-    assert first.returncode == 1 and re.search(f"is being worked on by {holder};", text), text
-    assert "every trial ended as expected" not in text
+    both = {process.pid: process for process in (start("resume", "last", folder=store.dir, PREFECT_API_URL=prefect) for _ in range(2))}
+    has_it = both.pop(until(lambda: (by := holder(store.dir)) and by.pid in both and by.pid, None))
+    os.kill(has_it.pid, signal.SIGSTOP)
+    (other,) = both.values()
     text, _ = other.communicate(timeout=DEADLINE_S)
-    return other.returncode, text
+    by_whom = rf"(process {has_it.pid} on \S+|another process)"  # it may have the lease and not have written yet who it is
+    assert other.returncode == 1 and re.search(f"is being worked on by {by_whom};", text), text
+    assert "every trial ended as expected" not in text
+    os.kill(has_it.pid, signal.SIGCONT)
+    text, _ = has_it.communicate(timeout=DEADLINE_S)
+    return has_it.returncode, text
 
 
 def test_row_8_told_to_end_interrupted_and_stopped(tmp_path: Path, prefect_server: str) -> None:
