@@ -32,12 +32,16 @@ class LocalLauncher:
         self._children: dict[str, subprocess.Popen[bytes] | ForkedTrial] = {}
         self._templates, self._shares_templates = templates_of_launcher()
 
-    def prepare(self, trial: Trial, trial_dir: Path) -> None:
-        """Start the template that the trial is to be forked from, and return at once: its imports take seconds. `start` takes it up."""
+    def prepare(self, trial: Trial, trial_dir: Path) -> Template | None:
+        """Start the template that the trial is to be forked from, and return it at once: its imports take seconds. `start` takes it up.
+
+        None where the trial is to be a fresh process, or no template can be started.
+        """
         with suppress(OSError, LaunchError):  # `start` will meet it too, and say so
             variant = variant_of(trial, self.pool)
             if self._is_forked(trial, variant, trial_command(trial_dir, 1)):
-                self._templates.get(variant, trial, trial_environment(trial, variant.tree), trial_dir / LOG)
+                return self._templates.get(variant, trial, trial_environment(trial, variant.tree), trial_dir / LOG)
+        return None
 
     def start(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
         variant = variant_of(trial, self.pool)

@@ -92,14 +92,20 @@ class Template:
         """Let the process end, at once or after its last trial."""
         self._close()
 
+    def wait_until_ready(self) -> None:
+        """Return once it has made its imports and can fork. Raises TemplateError."""
+        with self._lock:
+            try:
+                self._await_ready()
+            except OSError as error:
+                raise TemplateError(f"the template process does not answer: {error}") from error
+
     def fork(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> ForkedTrial:
         """Start a trial's process. `arguments`: of its entry point. Raises TemplateError."""
         request = {"arguments": list(arguments), "environment": dict(environment), "log": str(log.resolve())}
         with self._lock:
             try:
-                if not self._ready:
-                    self._answer("ready", READY_S)
-                    self._ready = True
+                self._await_ready()
                 self._channel.sendall(json.dumps(request).encode() + b"\n")
                 pid = int(self._answer("started", FORK_S))
             except OSError as error:
@@ -135,6 +141,12 @@ class Template:
     def running(self) -> bool:
         """Whether the process is there."""
         return self._process.poll() is None
+
+    def _await_ready(self) -> None:
+        """Raises TemplateError for a refusal, TimeoutError, and OSError for a lost connection."""
+        if not self._ready:
+            self._answer("ready", READY_S)
+            self._ready = True
 
     def _answer(self, word: str, timeout_s: float) -> Any:
         """The value of the next reply of that name. Raises TemplateError for a refusal, TimeoutError, and OSError for a lost connection."""

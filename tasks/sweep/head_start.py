@@ -6,6 +6,9 @@ dies in between. What the flow does not take over is ended.
 
 Where the start of the flow would disturb the trial, the trial waits, before it sets up anything, until it is taken over: a figure such as
 the time to the first step counts from there. It waits for a file lock (cluster/worker/hold.py), which a dead command does not hold.
+
+The template's imports need a core and no accelerator. Where a start disturbs nothing that is measured, the slots are taken after them:
+until then others may use the device.
 """
 
 from __future__ import annotations
@@ -14,13 +17,13 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from filelock import FileLock
 
 from cluster.launchers.local import LocalLauncher
-from cluster.launchers.template import shared_templates
+from cluster.launchers.template import TemplateError, shared_templates
 from cluster.pools.node_locks import NodeLocks
 from cluster.pools.pool import Pool, find_pool, load_pools
 from cluster.trial_layout import HOLD, SLOTS
@@ -51,7 +54,7 @@ class HeadStart:
     """The first trial of a sweep, begun in a thread of its own. The flow goes on with its `launcher` and its `slot_log`."""
 
     def __init__(self, store: SweepStore, trial: Trial, launcher: LocalLauncher, slots: NodeLocks, *, held: bool) -> None:
-        """`slots`: the trial's, locked. `held`: the trial waits until it is taken over. It begins with `begin`, and not before."""
+        """`slots`: the trial's. `held`: they are locked already, and the trial waits until it is taken over. It begins with `begin`."""
         self.trial, self.launcher, self.slot_log = trial, launcher, SlotLog(store.dir / SLOTS)
         self._store, self._slots, self._folder = store, slots, store.trial_dir(trial.key)
         self._hold = FileLock(self._folder / HOLD, thread_local=False) if held else None
@@ -59,9 +62,10 @@ class HeadStart:
         # Nobody joins the thread: in Python 3.11 a join that Ctrl-C interrupts takes the thread for ended, and every later one returns
         # at once. The thread holds the lock while it begins the trial; `_tried`: it is done with that, or will not do it.
         self._stop, self._tried, self._over, self._lock = threading.Event(), threading.Event(), False, threading.Lock()
+        self._has_slots = False
         if self._hold:
             self._hold.acquire(timeout=0)
-        self.slot_log.taken(trial.key, trial.pool, slots.take(), time.time())
+            self._take_slots()
 
     def begin(self) -> None:
         """Let the trial begin, in the thread. From here on `end` is due, also where this is interrupted."""
@@ -72,8 +76,13 @@ class HeadStart:
             with self._lock:
                 if self._stop.is_set():  # ended before this thread came to it
                     return
-                self.launcher.prepare(self.trial, self._folder)
+                template = self.launcher.prepare(self.trial, self._folder)
                 own_data.make_ready(self.trial)
+                if template is not None and not self._hold:
+                    with suppress(TemplateError):  # the launcher will meet it too, and say so
+                        template.wait_until_ready()
+                if not self._take_slots():
+                    return
                 watch = PoolWatch(self.trial.pool, wait_s=0.0)
                 parts = (self._store, self.launcher, Policy(), self._stop, lambda trial, attempt, records: None, watch)
                 context = TrialContext(*parts, starting=self.slot_log.started)
@@ -83,6 +92,13 @@ class HeadStart:
             pass
         finally:
             self._tried.set()
+
+    def _take_slots(self) -> bool:
+        """Lock them, unless they are; False if another sweep measures there by now."""
+        if not self._has_slots and (names := self._slots.take()):
+            self._has_slots = True
+            self.slot_log.taken(self.trial.key, self.trial.pool, names, time.time())
+        return self._has_slots
 
     def settle(self, plan: Plan) -> Trial | None:
         """Wait until the trial has begun, and return it. None, and its slots are free, where it did not or is not in the plan any more."""
@@ -126,8 +142,9 @@ class HeadStart:
         self._over = True
         if self._hold:
             self._hold.release()
-        self._slots.give_back()
-        self.slot_log.given_back(self.trial.key)
+        if self._has_slots:
+            self._slots.give_back()
+            self.slot_log.given_back(self.trial.key)
 
 
 @contextmanager
@@ -161,7 +178,7 @@ def head_start(store: SweepStore, plan: Plan) -> Iterator[HeadStart | None]:
 
 
 def _hold_first(store: SweepStore, plan: Plan) -> HeadStart | None:
-    """With its slots locked; it has not begun."""
+    """It has not begun. Its slots are free for it, and locked where it is to wait until it is taken over."""
     trial = _first(store, plan)
     pool = find_pool(load_pools(), trial.pool) if trial else None
     if trial is None or pool is None or not pool.embedded:
@@ -169,7 +186,9 @@ def _hold_first(store: SweepStore, plan: Plan) -> HeadStart | None:
     slots = PoolSlots(pool, plan.trials).hold(trial, threading.Event(), lambda: None)
     if not slots.take():  # another sweep measures there
         return None
-    return HeadStart(store, trial, LocalLauncher(pool), slots, held=is_disturbed_by_a_start(pool))
+    if not (held := is_disturbed_by_a_start(pool)):
+        slots.give_back()
+    return HeadStart(store, trial, LocalLauncher(pool), slots, held=held)
 
 
 def _first(store: SweepStore, plan: Plan) -> Trial | None:

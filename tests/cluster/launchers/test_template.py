@@ -71,6 +71,9 @@ def template_of(launch: Launch) -> psutil.Process:
 
 def test_trials_are_forked_found_by_their_marks_and_outlive_their_template(launcher: LocalLauncher, tmp_path: Path) -> None:
     """In one test, and so of one template: each takes seconds of CPU time to make its imports."""
+    prepared = launcher.prepare(long_trial(tmp_path), tmp_path)
+    assert prepared is not None
+    prepared.wait_until_ready()
     for key in (FIRST, SECOND):
         folder = tmp_path / key
         launch = launcher.start(make_trial(folder, key), folder, 1)
@@ -84,7 +87,7 @@ def test_trials_are_forked_found_by_their_marks_and_outlive_their_template(launc
     pid = int(launch.id)
     assert [found.pid for found in processes.of_trial(LONG)] == [pid]
     assert os.getsid(pid) == pid != os.getsid(template_of(launch).pid), "it survives its template: a session of its own"
-    assert variables(template_of(launch))[MARK] == NO_TRIAL
+    assert variables(template_of(launch))[MARK] == NO_TRIAL and template_of(launch).pid == prepared._process.pid
     assert launch.born == psutil.Process(pid).create_time()
     os.kill(pid, signal.SIGKILL)
     until(lambda: not launcher.status(launch).running)
@@ -120,11 +123,15 @@ def test_a_template_that_does_not_answer_is_ended(tmp_path: Path, monkeypatch: p
     with pytest.raises(TemplateError, match="does not answer: no answer within 0 s"):
         silent.fork([], {MARK: FIRST}, tmp_path / "log")
     until(lambda: not silent.running)
+    monkeypatch.setattr(template, "READY_S", 120.0)
+    with pytest.raises(TemplateError, match="does not answer: it has ended with exit status -9"):
+        silent.wait_until_ready()
 
 
 def test_a_pool_may_ask_for_fresh_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TemplateCache, "get", lambda *arguments: pytest.fail("it asked for a template"))
     launcher = LocalLauncher(POOL.model_copy(update={"start": "fresh"}))
+    assert launcher.prepare(long_trial(tmp_path), tmp_path) is None
     launch = launcher.start(long_trial(tmp_path), tmp_path, 1)
     assert psutil.Process(int(launch.id)).ppid() == os.getpid()
     launcher.stop(launch)

@@ -33,10 +33,12 @@ class Fake:
     """In place of LocalLauncher: notes what it is told. `on_start` is called before a start succeeds."""
 
     calls: list[str] = field(default_factory=list)
+    template: Any = None
     on_start: Callable[[Trial, Path], object] = lambda trial, folder: None
 
-    def prepare(self, trial: Trial, folder: Path) -> None:
+    def prepare(self, trial: Trial, folder: Path) -> Any:
         self.calls.append("prepare")
+        return self.template
 
     def start(self, trial: Trial, folder: Path, attempt: int) -> Launch:
         self.on_start(trial, folder)
@@ -334,3 +336,62 @@ def test_one_that_need_not_wait_does_not(launcher: Fake, monkeypatch: pytest.Mon
     with head_start(store, PLAN) as made:
         begun(made)
         assert not (store.trial_dir(PLAN.trials[0].key) / ".hold").exists()
+
+
+@dataclass
+class Importing:
+    """In place of a template that makes its imports until it may go on, and that then fails with `error`, if any."""
+
+    error: Exception | None = None
+    asked: threading.Event = field(default_factory=threading.Event)
+    go_on: threading.Event = field(default_factory=threading.Event)
+
+    def wait_until_ready(self) -> None:
+        self.asked.set()
+        assert self.go_on.wait(60)
+        if self.error:
+            raise self.error
+
+
+@pytest.fixture
+def importing(launcher: Fake, monkeypatch: pytest.MonkeyPatch) -> Importing:
+    monkeypatch.setattr(module, "is_disturbed_by_a_start", lambda pool: False)
+    launcher.template = Importing()
+    return launcher.template
+
+
+@pytest.mark.parametrize("error", [None, template.TemplateError("it has ended with exit status 1")])
+def test_others_may_use_the_device_while_the_template_makes_its_imports(
+    launcher: Fake, importing: Importing, error: Exception | None
+) -> None:
+    importing.error, store = error, saved(PLAN)
+    launcher.on_start = lambda trial, folder: launcher.calls.append("slot is free" if is_free() else "slot is held")
+    with head_start(store, PLAN) as made:
+        assert importing.asked.wait(60) and is_free() and not (store.dir / "slots.jsonl").exists()
+        let_go = time.time()
+        importing.go_on.set()
+        assert begun(made).settle(PLAN) == PLAN.trials[0]
+        assert launcher.calls == ["prepare", "slot is held", "start 1 a1"] and not is_free()
+    (hold,) = read_holds(store.dir / "slots.jsonl")
+    assert hold.given_back is not None
+    assert let_go <= hold.asked <= hold.taken <= hold.starts[0][0] <= hold.given_back and is_free()
+
+
+def test_a_slot_that_another_sweep_took_during_the_imports_is_left_to_it(launcher: Fake, importing: Importing) -> None:
+    store = saved(PLAN)
+    with head_start(store, PLAN) as made:
+        assert importing.asked.wait(60)
+        with NodeLocks(load_pools()["cpu"], 1, 1, threading.Event()):
+            importing.go_on.set()
+            head = begun(made)
+            assert head.settle(PLAN) is None and head.take_over(PLAN.trials[0]) is None
+            assert not is_free(), "its slot stays its own"
+        assert is_free()
+    assert launcher.calls == ["prepare"] and not (store.dir / "slots.jsonl").exists()
+
+
+def test_where_a_start_disturbs_the_template_makes_its_imports_in_the_slot(launcher: Fake) -> None:
+    launcher.template = Importing()
+    with head_start(saved(PLAN), PLAN) as made:
+        begun(made)
+        assert not launcher.template.asked.is_set() and launcher.calls == ["prepare", "start 1 a1"] and not is_free()

@@ -128,7 +128,7 @@ def test_what_is_wrong_is_said(between: Between) -> None:
     ("options", "said"),
     [
         ({"profile": "no-such-profile"}, "--profile: no-such-profile: the suite bert has no such profile"),
-        ({"pools": ["cpuu"]}, "--pool: pool: unknown pool 'cpuu'; did you mean 'cpu'"),
+        ({"pools": ["cpuu"]}, "--pool: unknown pool 'cpuu'; did you mean 'cpu'"),
     ],
 )
 def test_an_option_that_is_wrong_for_every_suite_is_an_error(between: Between, options: dict[str, Any], said: str) -> None:
