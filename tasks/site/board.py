@@ -60,7 +60,7 @@ def board_of(track: Track, stands: Sequence[Stand], commits: Commits, today: dat
     moved = _moved(stands, commits)
     return Board(
         title=track.title,
-        said=_said(counts, sum(count for kind, count in counts.items() if kind is not Kind.GONE), night.date),
+        said=_said(counts, sum(count for kind, count in counts.items() if kind is not Kind.GONE), night),
         worse=bool(counts[Kind.WORSE]),
         counts=[(counts[kind], kind.title) for kind in Kind if counts[kind]],
         lines=[*_about(night, commits), *_later(track), *_old(track, today), *gone],
@@ -70,13 +70,21 @@ def board_of(track: Track, stands: Sequence[Stand], commits: Commits, today: dat
     )
 
 
-def _said(counts: Counter[Kind], planned: int, night: str) -> str:
+def _said(counts: Counter[Kind], planned: int, night: NightFacts) -> str:
     worse = counts[Kind.WORSE]
     if worse:
-        return f"{worse} of {plural(planned, 'cell')} {'is' if worse == 1 else 'are'} worse on {night}"
+        return f"{worse} of {plural(planned, 'cell')} {'is' if worse == 1 else 'are'} worse on {night.date}"
     if counts[Kind.RECORDED] == planned:
-        return f"{plural(planned, 'cell')} recorded on {night}: verdicts begin once there are nights to compare with"
-    return f"None of {plural(planned, 'cell')} is worse on {night}"
+        return _recorded(planned, night)
+    return f"None of {plural(planned, 'cell')} is worse on {night.date}"
+
+
+def _recorded(planned: int, night: NightFacts) -> str:
+    """Of a night on which no cell could be judged. Verdicts do not begin by more nights that do not count."""
+    if not (lost := night.uncounted):
+        return f"{plural(planned, 'cell')} recorded on {night.date}: verdicts begin once there are nights to compare with"
+    which = plural(planned, "cell") if lost == planned else f"{lost} of {plural(planned, 'cell')}"
+    return f"Not counted on {night.date}: {which}, since other work disturbed every trial"
 
 
 def _about(night: NightFacts, commits: Commits) -> list[Markup | str]:

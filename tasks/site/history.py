@@ -12,6 +12,7 @@ from pathlib import Path
 from experiments.config.errors import ConfigError, DamagedFile, UserError
 from experiments.regression.definition import nights as definitions
 from experiments.regression.history_segments import Change
+from tasks.nightly.recording import uncounted
 from tasks.nightly.report import headline
 from tasks.nightly.store import Dropped, Night, NightCell, NightCode, NightStore
 from tasks.site.series import Series
@@ -23,7 +24,10 @@ UNKNOWN = "unknown"  # branch of a night from before branches were recorded, whe
 
 @dataclass(frozen=True)
 class NightFacts:
-    """What the site shows of a night as a whole. `environments`: pool -> what the trials ran on there."""
+    """What the site shows of a night as a whole. `environments`: pool -> what the trials ran on there.
+
+    `uncounted`: of how many cells without a verdict other work disturbed every trial.
+    """
 
     date: str
     sweep_id: str
@@ -33,6 +37,7 @@ class NightFacts:
     closed: bool
     code: NightCode
     environments: dict[str, dict[str, str]]
+    uncounted: int
     night: Night  # without its verdicts, which are in the series
 
 
@@ -177,6 +182,7 @@ def _facts(night: Night, root: Path | None) -> NightFacts:
         closed=night.closed,
         code=night.code or _early_code(night, root),
         environments={entry.pool: entry.facts for entry in night.environments},
+        uncounted=len(uncounted(night)),
         night=rest,
     )
 

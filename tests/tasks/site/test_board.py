@@ -67,6 +67,19 @@ def test_later_nights_without_verdicts_an_old_night_and_nodes_are_said(tmp_path:
     assert not [line for line in board(tmp_path, day(5)).lines if "old" in str(line)]
 
 
+def test_a_night_without_verdicts_says_whether_they_begin_by_themselves(tmp_path: Path) -> None:
+    """More nights bring none to a cell of which other work disturbs every trial."""
+    new = [verdict(of=of, said=Verdict.UNDECIDED, ratio=None) for of in (ONE, TWO)]
+    busy = [one.model_copy(update={"disturbed": "another process used 80 % of a core"}) for one in new]
+    for number, verdicts, said in (
+        (1, new, f"2 cells recorded on {day(1)}: verdicts begin once there are nights to compare with"),
+        (2, [busy[0], new[1]], f"Not counted on {day(2)}: 1 of 2 cells, since other work disturbed every trial"),
+        (3, busy, f"Not counted on {day(3)}: 2 cells, since other work disturbed every trial"),
+    ):
+        save(tmp_path, number, verdicts, cells=[ONE, TWO])
+        assert board(tmp_path, day(number)).said == said
+
+
 def test_before_a_night_was_judged_there_is_nothing_to_count(tmp_path: Path) -> None:
     save(tmp_path, 1, [], closed=False)
     found = board(tmp_path, day(1))
