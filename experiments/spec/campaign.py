@@ -16,7 +16,9 @@ from experiments.config.named_files import chosen_file, misnamed, named_files
 from experiments.config.strict import Strict
 from experiments.config.validate import validate
 from experiments.config.yaml_document import Document, load
+from experiments.spec.load import profile_names
 from experiments.spec.schema import Name
+from experiments.spec.vocabulary import BASE
 from experiments.trial import Scalar
 
 DEVICE = "{device}"  # in `to`: the device that the sweep ran on, such as h100
@@ -117,11 +119,34 @@ def load_campaign(name_or_path: str) -> CampaignFile:
         )
     path = chosen_file(name_or_path, lambda: files, "campaign", "campaign")
     document = load(path)
-    file = validate(CampaignFile, document)
+    try:
+        file = validate(CampaignFile, document)
+    except ConfigError as error:
+        raise ConfigError([*error.problems, *_unknown_names(document)]) from None
     file._given, file._document = name_or_path, document
     if problems := _problems(file, document, path):
-        raise ConfigError(problems)
+        raise ConfigError([*problems, *_unknown_names(document)])
     return file
+
+
+def _unknown_names(document: Document) -> list[Problem]:
+    """Unknown suites and profiles, of a file that is wrong elsewhere too: of any other they are told once its sweeps are planned."""
+    found = []
+    sweeps = document.data.get("sweeps") if isinstance(document.data, dict) else None
+    for position, sweep in enumerate(sweeps if isinstance(sweeps, list) else []):
+        suite, profile = (sweep.get("suite"), sweep.get("profile", BASE)) if isinstance(sweep, dict) else (None, None)
+        if not isinstance(suite, str):
+            continue
+        try:
+            profiles = profile_names(suite)
+        except ConfigError as error:
+            unknown = [one for one in error.problems if one.file == "suite"]  # else the suite's own file is wrong
+            found += [document.problem(("sweeps", position, "suite"), f"{one.key}: {one.problem}", one.hint) for one in unknown]
+            continue
+        if isinstance(profile, str) and profile not in (*profiles, "auto"):
+            hint = choose(profile, profiles)
+            found.append(document.problem(("sweeps", position, "profile"), f"{profile}: the suite {suite} has no such profile", hint))
+    return found
 
 
 def _problems(file: CampaignFile, document: Document, path: Path) -> list[Problem]:

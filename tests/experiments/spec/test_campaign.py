@@ -65,6 +65,37 @@ def test_what_is_wrong_is_named_with_what_would_be_right(tmp_path: Path, old: st
     assert said in str(wrong.value)
 
 
+@pytest.mark.parametrize("wrong", ["budget: 9", "budget: 9m\nmost: 3", "budget: 9m\nsweeps: none"])
+def test_a_file_that_is_wrong_elsewhere_still_tells_all_suites_and_profiles_that_there_are_not(tmp_path: Path, wrong: str) -> None:
+    text = f"""\
+campaign: mine
+{wrong}
+sweeps:
+  - {{suite: synthetik, to: docs/results/a}}
+  - {{suite: synthetic, profile: smok, to: /docs}}
+  - {{suite: 3, to: docs/results/b}}
+  - 4
+"""
+    text = text if "none" not in wrong else text.partition("\nsweeps:\n")[0]
+    with pytest.raises(ConfigError) as error:
+        load_campaign(written(tmp_path, text))
+    told = str(error.value).splitlines()
+    unknown = [line.partition(": ")[2] for line in told if "unknown suite" in line or "no such profile" in line]
+    names = [
+        "sweeps[0].suite: synthetik: unknown suite; did you mean 'synthetic'?",
+        "sweeps[1].profile: smok: the suite synthetic has no such profile; did you mean 'smoke'? known: full, smoke, tune",
+    ]
+    assert unknown == ([] if "none" in wrong else names) and len(told) > len(unknown)
+
+
+def test_what_the_schema_alone_cannot_tell_stands_beside_unknown_suites(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as error:
+        load_campaign(
+            written(tmp_path, GOOD.replace("to: docs/results/mine}", "to: ../mine}", 1).replace("suite: synthetic", "suite: synthetik", 1))
+        )
+    assert [problem.key for problem in error.value.problems] == ["sweeps[0].to", "sweeps[0].suite"]
+
+
 def test_an_unknown_campaign_is_told_from_the_known() -> None:
     with pytest.raises(ConfigError, match="unknown campaign; did you mean 'gpu-x4'"):
         load_campaign("gpu_x4")
