@@ -54,8 +54,14 @@ def certificates(as_json: JsonOption = False) -> None:
     from experiments.config.paths import runs_root
     from flows.cli import show_certificates
     from tasks.analysis.certificates import read_certificates
+    from tasks.sweep.store import readable_plans
 
     known, problems = read_certificates(runs_root())
     for problem in problems:
         err.print(f"[yellow]{problem}[/]", highlight=False, soft_wrap=True)
-    print_json([one.model_dump() for one in known.values()]) if as_json else show_certificates.print_certificates(out, list(known.values()))
+    if as_json:
+        print_json([one.model_dump() for one in known.values()])
+    elif known:
+        show_certificates.print_certificates(out, list(known.values()))
+    elif not problems:
+        show_certificates.print_none(out, [store.sweep_id for store, plan in readable_plans() if plan.aa is not None])

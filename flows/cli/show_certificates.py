@@ -11,14 +11,21 @@ from rich.text import Text
 from flows.cli.tables import make_table
 from tasks.analysis.certificates import Certificate
 from tasks.report.certificate_text import GROUP, counted, with_interval
-from tasks.report.text_format import listed
+from tasks.report.text_format import listed, plural
+
+
+def print_none(out: Console, uncertified: Sequence[str]) -> None:
+    """That no pair counts. `uncertified`: the A/A sweeps that ran, newest first."""
+    if not uncertified:
+        out.print("no A/A pairs yet; `sweep aa synthetic` runs some", highlight=False)
+        return
+    ran = f"{plural(len(uncertified), 'A/A sweep')} ran, of which no pair counts"
+    why = f"`sweep report {uncertified[0]}` says why{' of the last' if len(uncertified) > 1 else ''}"
+    out.print(f"{ran}; {why}", highlight=False, soft_wrap=True)
 
 
 def print_certificates(out: Console, certificates: Sequence[Certificate]) -> None:
     """A line for each pool, device and metric; a dash for hosts or trees that trials did not know."""
-    if not certificates:
-        out.print("no A/A pairs yet; `sweep aa synthetic` runs some", highlight=False)
-        return
     heads = "pool", "device", "metric", "pairs", "suites", "of three repeats covered", "false verdicts", "single pairs covered"
     table = make_table(*heads, "hosts", "trees", "last (UTC)", "sweeps")
     for one in certificates:

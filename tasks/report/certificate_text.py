@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from experiments.metrics import metric_of
 from experiments.stats.coverage import Share
 from experiments.stats.estimate import LEVEL
+from tasks.analysis.aa import NOT_JUDGED, AaResult
 from tasks.analysis.certificates import Certificate, KnownOfDevice, certificate_file, kept_certificates, merge, read_certificate
 from tasks.report.text_format import listed, percent, plural
 from tasks.sweep.store import Plan
@@ -15,6 +16,8 @@ from tasks.sweep.store import Plan
 GROUP = 3  # pairs of the groups that are told of
 LEAST_GROUPS = 3  # fewer show nothing
 _METRIC = "throughput"  # goes without saying
+_NONE_WINS = "An A/A sweep: both cells are the same, so none can win"
+_WHAT_IT_IS = {NOT_JUDGED: " (their windows were too short, or were not sampled, to show whether other work disturbed them)"}
 
 
 def lines_of_sweep(sweep_dir: Path, plan: Plan) -> list[str]:
@@ -26,6 +29,23 @@ def lines_of_sweep(sweep_dir: Path, plan: Plan) -> list[str]:
     if own is None:
         return ["no A/A pair counts yet; the report says why"]
     return certificate_lines([KnownOfDevice(**own.subject._asdict(), certificate=own)], suite)
+
+
+def aa_headline(result: AaResult | None) -> str:
+    """Of an A/A sweep, in which nothing can win: how many of the pairs that have ended count, and why others do not."""
+    if result is None:
+        return f"{_NONE_WINS}; no pair has ended yet."
+    out = sum(result.left_out.values())
+    total = result.pairs + out
+    if not out:
+        return f"{_NONE_WINS}; {'its one pair counts' if total == 1 else f'all {total} pairs count'}."
+    counted = f"{result.pairs or 'none'} of {plural(total, 'pair')} {'count' if result.pairs > 1 else 'counts'}"
+    return f"{_NONE_WINS}; {counted}, left out: {', '.join(left_out_texts(result.left_out))}."
+
+
+def left_out_texts(left_out: Mapping[str, int]) -> list[str]:
+    """`3 disturbed`, `1 not judged (nothing would have shown whether other work disturbed it)`: how many pairs, and why."""
+    return [f"{count} {why}{_WHAT_IT_IS.get(why, '')}" for why, count in left_out.items()]
 
 
 def certificate_lines(known: Sequence[KnownOfDevice], suite: str) -> list[str]:

@@ -21,6 +21,7 @@ from tasks.report.ab_answer import ab_headline
 from tasks.report.answer import Answer, find_answers
 from tasks.report.cautions import CautionGroup, caution_groups
 from tasks.report.cell_counts import besides
+from tasks.report.certificate_text import aa_headline
 from tasks.report.comparison_table import table_of_plan
 from tasks.report.continued import ran_again
 from tasks.report.filters import constant_labels
@@ -41,8 +42,6 @@ from tasks.report.sections.sweep_facts import origin_of
 from tasks.report.standing import Standing, standing_of
 from tasks.report.text_format import ended, plural
 from tasks.sweep.store import Plan
-
-AA_ANSWER = "An A/A sweep: both cells are the same, so none can win."
 
 
 @dataclass(frozen=True)
@@ -239,7 +238,7 @@ def _special(source: ReportSource) -> str:
     """The headline of a sweep without answers that is no plain one; empty of any other, and where nothing has ended yet."""
     plan, cells = source.sweep.plan, source.cells
     if plan.aa:
-        return AA_ANSWER
+        return aa_headline(source.aa)
     if source.race:
         return no_race_answer(source.race)
     return ab_headline(ab_pairs(cells, plan.ab), plan.ab) if plan.ab and any(cell.outcome != "to do" for cell in cells) else ""

@@ -37,7 +37,7 @@ def plan_aa(request: Request, *, pairs: int | None = None, minutes: float | None
         for index, arm in enumerate(ARMS)
     ]
     of_arms = {"suite": _of_arms(suite, settings.pairs), "trials": arms, "aa": settings, "decide": None, "labels": {"sweep.aa": "true"}}
-    plan = plan.model_copy(update={**of_arms, "command": _command(request, plan.profile, settings)})
+    plan = plan.model_copy(update={**of_arms, "command": _command(request, plan.profile, pairs, minutes)})
     for _ in range(settings.pairs - 1 if minutes is None else 0):
         plan = _with_pair(plan)
     return plan
@@ -77,6 +77,7 @@ def _of_arms(suite: Suite, pairs: int) -> Suite:
     return suite.model_copy(update={"baseline": {ARM: ARMS[0]}, "report": report, "repeats": pairs, "limit": limit})
 
 
-def _command(request: Request, profile: str, settings: AaSettings) -> str:
-    words = ["sweep", "aa", *arguments_of(request, profile), "--pairs", str(settings.pairs)]
-    return shlex.join([*words, *(["--minutes", f"{settings.minutes:g}"] if settings.minutes is not None else [])])
+def _command(request: Request, profile: str, pairs: int | None, minutes: float | None) -> str:
+    """With what was asked for alone."""
+    given = {"--pairs": str(pairs) if pairs else "", "--minutes": f"{minutes:g}" if minutes is not None else ""}
+    return shlex.join(["sweep", "aa", *arguments_of(request, profile), *(word for pair in given.items() if pair[1] for word in pair)])

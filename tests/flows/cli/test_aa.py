@@ -75,6 +75,12 @@ def test_profile_auto_says_what_it_took(started: list[Plan], capsys: pytest.Capt
 def test_certificates_are_listed_and_damaged_ones_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(options.out, "width", 160)  # whatever terminal the tests began in
     assert "`sweep aa synthetic` runs some" in CliRunner().invoke(app, ["certificates"]).output
+    ran = ["made_up-20260101-000000-0000", "made_up-20260102-000000-0000"]
+    for number, name in enumerate(ran):
+        SweepStore(name).save_plan(aa_sweep([], SweepStore(name).dir).plan)
+        told = " ".join(CliRunner().invoke(app, ["certificates"]).output.split())
+        count, which = [("1 A/A sweep", ""), ("2 A/A sweeps", " of the last")][number]
+        assert told == f"{count} ran, of which no pair counts; `sweep report {name}` says why{which}"
     root = runs_root()
     write_certificate(aa_sweep(pair_rows(*noise(6)), root / "one"))
     bad = root / "certificates" / "bad.json"

@@ -7,9 +7,18 @@ from typing import Any
 import pytest
 
 from experiments.stats.coverage import Share
-from tasks.analysis.aa import STATISTICS_VERSION
+from tasks.analysis.aa import STATISTICS_VERSION, AaResult
 from tasks.analysis.certificates import Certificate, CertifiedGroups, KnownOfDevice
-from tasks.report.certificate_text import certificate_lines, counted, judged, of_groups, of_single_pairs, pooled_certificates, with_interval
+from tasks.report.certificate_text import (
+    aa_headline,
+    certificate_lines,
+    counted,
+    judged,
+    of_groups,
+    of_single_pairs,
+    pooled_certificates,
+    with_interval,
+)
 
 
 def known(
@@ -107,3 +116,27 @@ def test_one_sweep_and_sweeps_of_other_pools_or_statistics_are_not() -> None:
     assert pooled_certificates([[known(sweeps=["a"])], []]) == []
     assert pooled_certificates([[known(sweeps=["a"])], [known("lab", sweeps=["b"])]]) == []
     assert pooled_certificates([[known(sweeps=["a"])], [known(sweeps=["b"], statistics=0)]]) == []
+
+
+def aa_result(pairs: int, **left_out: int) -> AaResult:
+    named = {why.replace("_", " "): count for why, count in left_out.items()}
+    return AaResult(pairs, named, Share(), None, [], Share(), None, [])
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (None, "no pair has ended yet."),
+        (aa_result(1), "its one pair counts."),
+        (aa_result(20), "all 20 pairs count."),
+        (aa_result(18, disturbed=2), "18 of 20 pairs count, left out: 2 disturbed."),
+        (aa_result(1, disturbed=1, interrupted=1), "1 of 3 pairs counts, left out: 1 disturbed, 1 interrupted."),
+        (
+            aa_result(0, not_judged=4),
+            "none of 4 pairs counts, left out: 4 not judged "
+            "(their windows were too short, or were not sampled, to show whether other work disturbed them).",
+        ),
+    ],
+)
+def test_an_aa_sweep_says_how_many_of_its_pairs_count_and_why_others_do_not(result: AaResult | None, said: str) -> None:
+    assert aa_headline(result) == f"An A/A sweep: both cells are the same, so none can win; {said}"

@@ -103,7 +103,7 @@ def test_without_a_night_the_site_says_how_to_get_one(runs: Path) -> None:
     made, pages = site(runs)
     assert (made.files, made.left_out) == (3, [])
     assert "No night yet: `sweep nightly` runs one." in pages["index.html"] and "No night yet" in pages["nights.html"]
-    assert "No A/A pairs yet" in pages["sweeps.html"] and "No sweep yet" in pages["sweeps.html"]
+    assert "No A/A pair counts yet" in pages["sweeps.html"] and "No sweep yet" in pages["sweeps.html"]
 
 
 def test_a_first_night_is_recorded(runs: Path) -> None:

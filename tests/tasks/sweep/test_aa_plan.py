@@ -89,11 +89,17 @@ def test_the_report_compares_b_with_a() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "tail"), [({}, "--pairs 20"), ({"pairs": 3}, "--pairs 3"), ({"minutes": 2.5}, "--pairs 1000 --minutes 2.5")]
+    ("options", "tail"),
+    [
+        ({}, ""),
+        ({"pairs": 3}, " --pairs 3"),
+        ({"minutes": 2.5}, " --minutes 2.5"),
+        ({"pairs": 9, "minutes": 2.5}, " --pairs 9 --minutes 2.5"),
+    ],
 )
 def test_the_command_asks_for_the_same_again(options: dict[str, Any], tail: str) -> None:
     request = SYNTHETIC.model_copy(update={"set": {"steps": 50}, "only": {"width": [256]}, "pools": ["cpu"]})
-    assert plan_aa(request, **options).command == (f"sweep aa synthetic --profile full --pool cpu --set steps=50 --only width=256 {tail}")
+    assert plan_aa(request, **options).command == f"sweep aa synthetic --profile full --pool cpu --set steps=50 --only width=256{tail}"
 
 
 def test_an_aa_plan_is_read_back_and_renewed() -> None:

@@ -15,7 +15,7 @@ from tasks.analysis.aa import AaResult, GroupShares
 from tasks.analysis.results import Sweep
 from tasks.report.html import render_html
 from tasks.report.markdown import render_markdown
-from tasks.report.model import AA_ANSWER, make_report
+from tasks.report.model import make_report
 from tasks.report.section import Bullets
 from tasks.report.sections.certificates import coverage_table, remarks
 from tasks.report.write import write_report
@@ -50,8 +50,8 @@ def test_an_aa_sweep_has_a_table_by_the_size_of_groups_and_nobody_wins() -> None
     assert first[0].startswith(f"30 A/A pairs (made_up) on {DEVICE}: intervals of three repeats covered ")
     assert second[0] == "30 pairs, in turns A B B A; shares with exact 95 % intervals."
     assert report.title == "made_up · full · A/A"
-    assert (report.answers, report.winners, report.headline) == ([], [], AA_ANSWER)
-    assert AA_ANSWER == "An A/A sweep: both cells are the same, so none can win."
+    said = "An A/A sweep: both cells are the same, so none can win; all 30 pairs count."
+    assert (report.answers, report.winners, report.headline) == ([], [], said)
     assert "| 3 pairs | 10 | " in render_markdown(report) and "30 A/A pairs (made_up) on" in render_html(report)
 
 
