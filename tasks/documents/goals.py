@@ -25,7 +25,7 @@ from tasks.documents.published import Page, SweepOnPage
 from tasks.report.markdown import grid, md
 from tasks.report.model import Report
 from tasks.report.published_beside import ENOUGH
-from tasks.report.text_format import change, change_interval, devices_told, listed, percent, plural, quantity, spread
+from tasks.report.text_format import change_text, devices_told, listed, percent, plural, quantity, spread
 
 PATH = Path(__file__).with_name("goals.yaml")
 HEADER = ["what", "goal, and where from", "best measured", "how far", "where the peak went", "page"]
@@ -256,7 +256,7 @@ def _measured(goal: Goal, near: Near) -> str:
     """The value with its interval, and what it is of: device, trials, the cell; for a ratio what it is over, and what differs else."""
     cell = near.cell
     if near.over is not None and near.ratio is not None:
-        value = f"{change(near.ratio, cell.metric)} {change_interval(near.ratio, cell.metric)} over {near.over.short}"
+        value = f"{change_text(near.ratio, cell.metric)} over {near.over.short}"
         value += f" ({listed(list(near.differs))} {'differs' if len(near.differs) == 1 else 'differ'} too)" if near.differs else ""
     elif cell.metric.name == goal.metric and cell.estimate is not None:
         value = f"{quantity(near.value, cell.metric)} {spread(cell.estimate, cell.metric)}".strip()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from experiments.stats.verdict import Verdict
 from tasks.analysis.ab import AbPair
 from tasks.analysis.cell import Cell
-from tasks.report.text_format import OUTCOMES, change, change_interval, quantity, spread
+from tasks.report.text_format import OUTCOMES, change_text, quantity, spread
 from tasks.sweep.ab_settings import AbSettings
 
 
@@ -43,7 +43,7 @@ def ab_word(pair: AbPair, *, short: bool = False) -> str:
 def ratio_text(pair: AbPair) -> str:
     """x0.77 (0.75–0.79); empty where the two were not compared."""
     ratio = pair.b.speedup
-    return f"{change(ratio, pair.b.metric)} {change_interval(ratio, pair.b.metric)}" if ratio else ""
+    return change_text(ratio, pair.b.metric) if ratio else ""
 
 
 def value_text(cell: Cell) -> str:

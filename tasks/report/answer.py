@@ -24,7 +24,7 @@ from tasks.analysis.same_work import groups_to_rank
 from tasks.analysis.trial_row import keep_failing
 from tasks.report.cell_names import names_among, without_labels
 from tasks.report.next_step import NextStep, Outlook
-from tasks.report.text_format import change, change_interval, difference, ended, listed, percent, plural, quantity, spread
+from tasks.report.text_format import change, change_interval, change_text, difference, ended, listed, percent, plural, quantity, spread
 
 MOST_NAMES = 4
 _FEW = 3  # repeats; with fewer the spread is not known well enough to say how many more it takes
@@ -335,7 +335,7 @@ def _next(found: Sequence[Duel]) -> Duel:
 
 
 def _by(best: Cell, duel: Duel) -> str:
-    return f"{change(duel.found.ratio, best.metric)} {change_interval(duel.found.ratio, best.metric)}"
+    return change_text(duel.found.ratio, best.metric)
 
 
 def _margin(metric: Metric, minimum: float | None) -> str:

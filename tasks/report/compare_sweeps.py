@@ -31,7 +31,7 @@ from tasks.report.html import render_page
 from tasks.report.markdown import render_text
 from tasks.report.section import Section, table_section
 from tasks.report.sections.device_state import disturbance_cautions
-from tasks.report.text_format import OUTCOMES, change, change_interval, difference, listed, percent, plural, quantity, size_of, spread
+from tasks.report.text_format import OUTCOMES, change_text, difference, listed, percent, plural, quantity, size_of, spread
 
 _SHOWN = 4  # parameters that keep two sweeps apart
 
@@ -97,7 +97,7 @@ class Comparison:
         in_headline = len(self.counts) == 1  # of all cells alike: the reason is not said again in each row
         for pair in self.pairs:
             metric = pair.b.metric
-            ratio = f"{change(pair.ratio, metric)} {change_interval(pair.ratio, metric)}" if pair.ratio else "–"
+            ratio = change_text(pair.ratio, metric) if pair.ratio else "–"
             word = str(Verdict.UNDECIDED) if in_headline and pair.why_undecided else pair.word
             rows.append([pair.a.name, _value(pair.a), _value(pair.b), ratio, word, ", ".join(pair.differs) or "–"])
         compared = "B less A" if self.differences else "B over A"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import ClassVar
 
 from experiments.config.scalar_text import table_text
@@ -19,14 +18,11 @@ from experiments.trial import Scalar, label
 from tasks.analysis.cell import Cell
 from tasks.analysis.compare_cells import layout
 from tasks.analysis.judge_cells import OF_MANY
-from tasks.analysis.known_spread import known_for
-from tasks.analysis.looks import cells_of_plan
-from tasks.analysis.results import load_sweep
 from tasks.report.levels import level_text
 from tasks.report.marks import Mark, in_order, marks_of, rounds_of_ratio, why_open
 from tasks.report.settling import settling_notes
 from tasks.report.shown import ShownCell, ShownTable
-from tasks.report.text_format import OUTCOMES, change, change_interval, quantity, spread
+from tasks.report.text_format import OUTCOMES, change_text, quantity, spread
 from tasks.report.value_order import ordered_values
 from tasks.sweep.store import Plan
 
@@ -190,13 +186,6 @@ class ComparisonTable:
         return ShownTable(title=self.title, row_axes=list(self.row_axes), columns=list(self.columns), rows=rows, signs=self.signs)
 
 
-def comparison_table(sweep_dir: Path, *, emulated: bool = False) -> ComparisonTable:
-    """The table of a sweep as it stands, finished or not. Raises ResultsError where there is no readable plan."""
-    sweep = load_sweep(sweep_dir)
-    known = None if emulated else known_for(sweep).spreads.trial
-    return table_of_plan(cells_of_plan(sweep.rows, sweep.plan, emulated=emulated, known=known), sweep.plan)
-
-
 def table_of_plan(cells: Sequence[Cell], plan: Plan) -> ComparisonTable:
     """The table of a sweep's judged cells."""
     return replace(build_table(cells, plan.suite), level=level_text(cells, plan))
@@ -331,4 +320,4 @@ def _parity(cell: Cell) -> str:
 
 def _change(cell: Cell) -> str:
     """The speed-up over the baseline with its interval; empty where the cell has none."""
-    return f"{change(cell.speedup, cell.metric)} {change_interval(cell.speedup, cell.metric)}" if cell.speedup else ""
+    return change_text(cell.speedup, cell.metric) if cell.speedup else ""

@@ -8,7 +8,7 @@ from experiments.stats.verdict import Verdict
 from tasks.analysis.cell import Cell
 from tasks.report.answer import MOST_NAMES, Answer
 from tasks.report.cell_names import without_labels
-from tasks.report.text_format import change, change_interval, listed
+from tasks.report.text_format import change_text, listed
 
 APART = "Cells that do not do the same work are not compared with each other."
 ALL_APART = "Nothing is compared: no two cells with a value do the same work."
@@ -75,4 +75,4 @@ def _over_baseline(cell: Cell) -> str:
     """`x8.75 (6.39–11.98) over the baseline no cuda_graph`; empty unless the table calls it faster and that may be claimed."""
     if cell.verdict is not Verdict.FASTER or cell.speedup is None or cell.baseline is None or not cell.may_lead(cell.baseline):
         return ""
-    return f"{change(cell.speedup, cell.metric)} {change_interval(cell.speedup, cell.metric)} over the baseline {cell.baseline.short}"
+    return f"{change_text(cell.speedup, cell.metric)} over the baseline {cell.baseline.short}"

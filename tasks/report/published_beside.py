@@ -19,7 +19,7 @@ from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import told_ratio
 from tasks.analysis.same_work import other_work
 from tasks.report.largest_fit import Fit, fits_of
-from tasks.report.text_format import amount, interval, listed, plural, spread, times
+from tasks.report.text_format import amount, listed, plural, ratio_with_interval, spread, times
 
 _RUN = ("pool", "commit", "environment", "lock_clocks_mhz")
 _OF_FLOPS = frozenset({"tflops_per_device", "mfu"})  # a ratio of these may be of cells that do other work
@@ -186,7 +186,7 @@ def _speedup(cell: Cell, base: Cell) -> tuple[str, float] | None:
     ratio = told_ratio(cell, base)
     if ratio.linear:
         return None
-    parts = [f"{times(ratio.value)} {interval(ratio)}{f' in {cell.metric.unit}' if apart else ''}"]
+    parts = [f"{ratio_with_interval(ratio)}{f' in {cell.metric.unit}' if apart else ''}"]
     parts += ["undecided"] if cell.baseline is base and cell.verdict is Verdict.UNDECIDED else []
     parts += [] if cell.may_lead(base) else [f"not claimed: {_why_not(cell, base)}"]
     parts += ["disturbed by other work"] if cell.disturbed or base.disturbed else []

@@ -73,7 +73,8 @@ def why_out(one: Dropout) -> str:
     said = _kind(one)
     if one.ratio is None:
         return said
-    return f"{said}: the leader is {times(one.ratio[0])}" + (f", at least {one.ratio[1]:.3f}" if one.ratio[1] > 1 else "")
+    value, low, _ = one.ratio
+    return f"{said}: the leader is {f'x{value:.3f}, at least {low:.3f}' if low > 1 else times(value)}"
 
 
 def setting_name(race: Race, racer: int) -> str:

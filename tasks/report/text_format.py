@@ -103,6 +103,7 @@ def quantity(value: float | None, metric: Metric) -> str:
 
 TOO_WIDE = "(interval too wide to use)"
 _USEFUL = 100.0  # upper over lower end of a ratio's interval, from which on its ends say nothing
+_NARROW = 0.02  # between the ends of a ratio's interval, below which two decimals would hide its width
 
 
 def spread(estimate: Estimate, metric: Metric) -> str:
@@ -127,24 +128,47 @@ def size_of(spread: Spread, metric: Metric) -> str:
 
 
 def times(value: float) -> str:
-    """x1.17, as the published tables write speed-ups; three digits from x1 to x999: x10.0, x123."""
-    places = 2 if value < 9.995 else 1 if value < 99.95 else 0
-    return f"x{value:.{places}f}"
+    """x1.17, as the published tables write speed-ups; three digits from x1 to x999: x10.0, x123. Of a ratio without an interval."""
+    return f"x{value:.{_decimals(value)}f}"
+
+
+def ratio_value(ratio: Estimate) -> str:
+    """x1.17, in the decimals of its interval: x1.167 beside (1.158–1.176)."""
+    return f"x{ratio.value:.{_decimals_of(ratio)}f}"
 
 
 def interval(ratio: Estimate) -> str:
     """(1.15–1.19); says so where none is known, or its ends are a hundredfold apart."""
     if not math.isfinite(ratio.se):
         return "(interval unknown)"
-    if ratio.high > _USEFUL * ratio.low:
+    if _too_wide(ratio):
         return TOO_WIDE
-    places = 3 if ratio.high - ratio.low < 0.02 else 2
+    places = _decimals_of(ratio)
     return f"({ratio.low:.{places}f}–{ratio.high:.{places}f})"
 
 
+def ratio_with_interval(ratio: Estimate) -> str:
+    """x1.17 (1.15–1.19)."""
+    return f"{ratio_value(ratio)} {interval(ratio)}"
+
+
+def _decimals(value: float) -> int:
+    return 2 if value < 9.995 else 1 if value < 99.95 else 0
+
+
+def _decimals_of(ratio: Estimate) -> int:
+    """Of a ratio and both ends of its interval: three where the ends are less than 0.02 apart, else as `times` has them."""
+    narrow = math.isfinite(ratio.se) and not _too_wide(ratio) and ratio.high - ratio.low < _NARROW
+    return 3 if narrow else _decimals(ratio.value)
+
+
+def _too_wide(ratio: Estimate) -> bool:
+    return ratio.high > _USEFUL * ratio.low
+
+
 def change(comparison: Estimate, metric: Metric) -> str:
-    """x1.17; on the linear scale +0.030, in the metric's own direction: less is always a minus."""
-    return _signed(comparison.value, metric) if comparison.linear else times(comparison.value)
+    """x1.17, in the decimals of its interval; on the linear scale +0.030, in the metric's own direction: less is always a minus."""
+    return _signed(comparison.value, metric) if comparison.linear else ratio_value(comparison)
 
 
 def change_interval(comparison: Estimate, metric: Metric) -> str:
@@ -153,6 +177,11 @@ def change_interval(comparison: Estimate, metric: Metric) -> str:
         return interval(comparison)
     ends = (comparison.high, comparison.low) if metric.lower_is_better else (comparison.low, comparison.high)
     return f"({' to '.join(_signed(end, metric) for end in ends)})"
+
+
+def change_text(comparison: Estimate, metric: Metric) -> str:
+    """x1.17 (1.15–1.19); on the linear scale +0.030 (+0.010 to +0.050)."""
+    return f"{change(comparison, metric)} {change_interval(comparison, metric)}"
 
 
 def signed(middle: float, low: float, high: float) -> str:

@@ -17,7 +17,7 @@ from experiments.stats.loss_parity import Parity, ParityStatus
 from experiments.trial import Outcome, Trial, TrialResult, digest
 from tasks.analysis.cell import Cell
 from tasks.analysis.compare_cells import baselines, layout, make_cells
-from tasks.analysis.results import Sweep
+from tasks.analysis.results import Sweep, load_sweep
 from tasks.analysis.trial_row import TrialRow
 from tasks.report import model
 from tasks.report.comparison_table import ComparisonTable, TableCell, TextTable, build_table
@@ -215,6 +215,11 @@ def baseline_of(cell: Cell, cells: Sequence[Cell], suite: Any) -> Cell | None:
 def table_of(rows: Iterable[TrialRow], suite: Any = None) -> ComparisonTable:
     suite = settings() if suite is None else suite
     return build_table(made(rows, suite), as_suite(suite))
+
+
+def table_in(sweep_dir: Path, *, emulated: bool = False) -> ComparisonTable:
+    """The table of a sweep's folder, as its report shows it."""
+    return report_source(load_sweep(sweep_dir), emulated=emulated).table
 
 
 def places_of(rows: Iterable[TrialRow], suite: Any = None) -> dict[str, TableCell]:

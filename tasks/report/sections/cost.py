@@ -13,7 +13,7 @@ from tasks.analysis.costs import ENERGY, KWH, RATE, UNPROVEN, CellCost, cost_met
 from tasks.report.comparison_table import TextTable
 from tasks.report.section import Bullets, ReportSource, Section
 from tasks.report.tables import without_empty
-from tasks.report.text_format import interval, listed, plural, quantity, spread, times
+from tasks.report.text_format import listed, plural, quantity, ratio_with_interval, spread
 
 NAME = "cost"
 ABOUT = (
@@ -59,7 +59,7 @@ def amount(value: Estimate | None, metric: Metric) -> str:
 
 def cheaper_text(cheaper: Estimate | None) -> str:
     """x1.26 (1.20–1.31), of how many times less something costs; a dash for nothing."""
-    return f"{times(cheaper.value)} {interval(cheaper)}" if cheaper else "–"
+    return ratio_with_interval(cheaper) if cheaper else "–"
 
 
 def energy_lines(cells: Sequence[Cell]) -> list[str]:

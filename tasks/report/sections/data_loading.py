@@ -11,7 +11,7 @@ from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import Comparison, judge_pairs
 from tasks.report.answer import superlative
 from tasks.report.section import Bullets, ReportSource, Section
-from tasks.report.text_format import OUTCOMES, change, change_interval, listed, percent
+from tasks.report.text_format import OUTCOMES, change_text, listed, percent
 
 WORKERS, LOADER = "dataloader_workers", "loader"
 PROCESSES = "processes"  # of LOADER: what others are compared with
@@ -130,7 +130,7 @@ def _sentence(row: Sequence[Cell], cell: Cell, later: Sequence[tuple[Cell, Compa
 
 
 def _against(found: Comparison, metric: Metric) -> str:
-    return f"{change(found.ratio, metric)} {change_interval(found.ratio, metric)}"
+    return change_text(found.ratio, metric)
 
 
 # verdict on larger counts, and how it reads of one count and of several

@@ -13,7 +13,7 @@ from tasks.analysis.same_work import groups_to_rank
 from tasks.report.cell_names import without_labels
 from tasks.report.marks import Mark, marks_of, why_open
 from tasks.report.section import RankedCell, Ranking, ReportSource, Section
-from tasks.report.text_format import change, change_interval, quantity, spread
+from tasks.report.text_format import change_text, quantity, spread
 
 NAME = "ranking"
 TOP = 10  # shown at once; the page folds the rest, Markdown leaves it to the table
@@ -110,7 +110,7 @@ def _beyond(cell: Cell, ends: tuple[float, float]) -> tuple[bool, bool]:
 def _change(cell: Cell) -> str:
     if cell.is_compared_with:
         return "baseline"
-    return f"{change(cell.speedup, cell.metric)} {change_interval(cell.speedup, cell.metric)}" if cell.speedup else ""
+    return change_text(cell.speedup, cell.metric) if cell.speedup else ""
 
 
 def _words(cell: Cell) -> str:

@@ -14,7 +14,7 @@ from tasks.analysis.same_work import groups_of_work
 from tasks.analysis.waterfall import traced, why_left_out
 from tasks.report.comparison_table import TextTable
 from tasks.report.section import ReportSource, Section, table_section
-from tasks.report.text_format import interval, listed, percent, quantity, seconds, times
+from tasks.report.text_format import listed, percent, quantity, ratio_with_interval, seconds
 
 PER_DEVICE = "tflops_per_device"
 EPOCH = "epoch time"
@@ -97,7 +97,7 @@ def _sentence(cell: Cell, fewest: Cell) -> str:
     """`sdpa: from 1 to 4 devices the rate of all together grows x3.80 (3.71–3.89), 95.0 % of linear.`"""
     ratio, why = _ratio(cell, fewest)
     name = " · ".join(text for axis, text in cell.told.items() if axis != DEVICES)
-    grows = f"from {fewest.devices} to {cell.devices} devices the rate of all together grows {times(ratio.value)} {interval(ratio)}"
+    grows = f"from {fewest.devices} to {cell.devices} devices the rate of all together grows {ratio_with_interval(ratio)}"
     linear = f"{percent(ratio.value / _more(cell, fewest))} of linear"
     doubt = [f"undecided: {why}"] if why in _DOUBT else []
     doubt += ["not claimed, since the loss differs from its reference's"] if cell.struck or fewest.struck else []
@@ -117,7 +117,7 @@ def _alike_but_for_devices(cells: Sequence[Cell]) -> list[list[Cell]]:
 
 def _with_doubt(ratio: Estimate, why: str) -> str:
     """x3.80 (3.71–3.89), with why that is undecided where nothing can be judged. `why` is of the metric itself."""
-    return f"{times(ratio.value)} {interval(ratio)}{f' undecided: {why}' if why in _DOUBT else ''}"
+    return f"{ratio_with_interval(ratio)}{f' undecided: {why}' if why in _DOUBT else ''}"
 
 
 def _ratio(cell: Cell, fewest: Cell) -> tuple[Estimate, str]:

@@ -6,7 +6,7 @@ from tasks.report.comparison_table import TextTable
 from tasks.report.marks import marks_of
 from tasks.report.section import ReportSource, Section, table_section
 from tasks.report.standing import standing_of, stands
-from tasks.report.text_format import change, change_interval
+from tasks.report.text_format import change_text
 
 NAME = "standing"
 TEXT = (
@@ -24,7 +24,7 @@ def section(source: ReportSource) -> Section | None:
         [
             cell.short,
             ", ".join(marks_of(cell)) or str(cell.verdict),
-            f"{change(ratio, cell.metric)} {change_interval(ratio, cell.metric)}",
+            change_text(ratio, cell.metric),
             stands(cell, standing),
         ]
         for cell, ratio in compared

@@ -14,10 +14,9 @@ from experiments.stats.verdict import Verdict
 from tasks.analysis.cell import Cell
 from tasks.analysis.compare_cells import make_cells, on_a_scale_for
 from tasks.analysis.results import load_sweep
-from tasks.report.comparison_table import comparison_table
 from tasks.report.model import make_report
 from tasks.report.write import write_report
-from tests.tasks.cell_support import comparison_in
+from tests.tasks.cell_support import comparison_in, table_in
 from tests.tasks.fake_sweep import SUITE, Fake, as_suite, make_sweep
 
 SCORE = "eval_winoground_group_before"
@@ -48,7 +47,7 @@ def test_a_score_of_0_is_0_and_is_compared_by_a_difference(tmp_path: Path) -> No
     assert none.estimate is not None and (none.estimate.value, none.estimate.low, none.estimate.high) == (0.0, 0.0, 0.0)
     assert quarter.speedup is not None and (quarter.speedup.value, quarter.speedup.linear) == (pytest.approx(0.25), True)
     assert (quarter.verdict, little.verdict) == (Verdict.FASTER, Verdict.SAME)  # 0.01 is less than what matters
-    table = comparison_table(folder)
+    table = table_in(folder)
     assert table.ratio == "the signed number is the difference from"
     cells = table.rows[0][1]
     assert [cell.value for cell in cells] == ["0", "0.2500", "0.01000"]
@@ -78,7 +77,7 @@ def test_the_lowest_wins(tmp_path: Path, metric: str, key: str, values: tuple[fl
 
 def test_a_difference_of_counts_reads_in_their_own_direction(tmp_path: Path) -> None:
     folder = sweep_of(tmp_path, "alloc_retries", [windowed(0, alloc_retries=9), windowed(1, alloc_retries=0)])
-    assert comparison_table(folder).rows[0][1][1].speedup == "−9 (−10 to −7.990)"
+    assert table_in(folder).rows[0][1][1].speedup == "−9 (−10 to −7.990)"
     cell = cells_of(folder)[1]
     assert cell.speedup is not None and cell.speedup.value == pytest.approx(9)  # better by 9
 

@@ -99,7 +99,7 @@ WORKERS = {"where": {"dataloader_workers": 1, "model": "base"}, "over": {"datalo
 @pytest.mark.parametrize(("times", "far"), [(1.49, f"beyond it{UNASKED}"), (1.51, f"short of it{UNASKED}")])
 def test_a_ratio_is_over_a_cell_of_the_same_sweep(pages: list[Page], times: float, far: str) -> None:
     told = row({"times": times, **WORKERS}, pages)
-    assert told[1] == f"x{times}; ours" and told[2].startswith("x1.50 (1.") and " over MP-0; MP-1; Made-up CPU, 3 trials" in told[2]
+    assert told[1] == f"x{times}; ours" and told[2].startswith("x1.500 (1.") and " over MP-0; MP-1; Made-up CPU, 3 trials" in told[2]
     assert told[3] == far
     assert row({"times": times, **WORKERS, "over": {"dataloader_workers": 2}}, pages)[2:] == ["not measured", "–", "–", "–"]
     other = {**WORKERS, "where": {"dataloader_workers": 1, "model": "base"}, "over": {"dataloader_workers": 0, "model": "large"}}
@@ -123,9 +123,9 @@ def test_a_ratio_has_the_interval_that_its_page_has(inverse: bool) -> None:
 
 def test_of_ratios_that_over_a_cell_which_differs_in_the_least_else_is_told_and_what_differs(pages: list[Page]) -> None:
     both = {**WORKERS, "where": {"dataloader_workers": 1, "model": ["base", "large"]}}
-    assert row({"times": 1.1, **both}, pages)[2].startswith("x1.50 (1."), "x1.60 is of another setting beside"
+    assert row({"times": 1.1, **both}, pages)[2].startswith("x1.500 (1."), "x1.60 is of another setting beside"
     told = row({"times": 1.1, **WORKERS, "where": {"dataloader_workers": 1, "model": "large"}}, pages)
-    assert told[2].startswith("x1.60 (1.") and " over MP-0 (autocast differs too); MP-1; " in told[2]
+    assert told[2].startswith("x1.600 (1.") and " over MP-0 (autocast differs too); MP-1; " in told[2]
 
 
 @pytest.mark.parametrize(("goal", "far"), [(0.17, f"beyond it, by the mean{UNASKED}"), (0.01, f"short of it, by the mean{UNASKED}")])

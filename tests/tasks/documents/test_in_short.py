@@ -38,12 +38,12 @@ OF_MODELS = {**settings(rows=("model",)), "same_work": ["model"]}
 
 def test_a_winner_is_told_by_what_sets_it_apart_from_the_next() -> None:
     [found] = find_answers(in_threes((100.0, 150.0, 120.0)))
-    assert re.fullmatch(r"\*\*150\.0 samples/s\*\* ±\d\.\d %, MP-1: x1\.25 \(1\.2\d+–1\.2\d+\) over the next, 3 compared", line_of(found))
+    assert re.fullmatch(r"\*\*150\.0 samples/s\*\* ±\d\.\d %, MP-1: x1\.250 \(1\.2\d+–1\.2\d+\) over the next, 3 compared", line_of(found))
 
 
 def test_one_whose_loss_parity_is_unproven_is_not_claimed() -> None:
     [found] = find_answers(judged(150.0, bf16=ParityStatus.UNPROVEN))
-    assert ", bf16: x1.25 (1.2" in line_of(found) and line_of(found).endswith(
+    assert ", bf16: x1.250 (1.2" in line_of(found) and line_of(found).endswith(
         " over the next, 3 compared; not claimed: loss parity unproven"
     )
 
@@ -121,5 +121,5 @@ def test_how_rates_grow_stands_before_the_comparisons(tmp_path: Path) -> None:
     report = report_of(rows, settings(rows=("devices",)))
     assert len(report.scaling) == 1, report.scaling
     lines = in_short(sweep(), report)
-    assert lines[0].startswith("MP-0: from 1 to 2 devices the rate of all together grows x1.90 (") and not lines[0].endswith(".")
+    assert lines[0].startswith("MP-0: from 1 to 2 devices the rate of all together grows x1.900 (") and not lines[0].endswith(".")
     assert len(lines) == 2 and "devices 1: **150.0 samples/s** " in lines[1], "not what the cell on two devices has alone"

@@ -277,7 +277,7 @@ def test_a_row_leaves_out_groups_of_one_cell_where_all_groups_share_a_sentence(t
     publish([kept(tmp_path / "runs", REPEATED, fakes)], tmp_path / "page")
     [page] = pages_in(tmp_path)
     said = finding(page.sweeps[0], head_of(page.sweeps[0]))
-    assert said.startswith("MP-0: from 1 to 2 devices the rate of all together grows x1.90 (")
+    assert said.startswith("MP-0: from 1 to 2 devices the rate of all together grows x1.902 (")
     assert "; devices 1: MP-1 is fastest: 150" in said
     assert "devices 2: " not in said and said.endswith(".") and not said.endswith("..")
 

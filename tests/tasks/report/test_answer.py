@@ -34,10 +34,10 @@ def test_one_winner_leads_the_next_by_its_ratio() -> None:
     [found] = find_answers(cells, OUTLOOK)
     assert found.winner is found.best is cells[1] and found.compared == 3
     assert (found.headline, found.label) == ("MP-1 is fastest", "3 cells compared")
-    assert [value for value, _ in found.figures] == ["150.0 samples/s", "x1.50"]
+    assert [value for value, _ in found.figures] == ["150.0 samples/s", "x1.500"]
     assert found.figures[1][1].endswith(") over the baseline MP-0")
-    assert found.sentences[0].startswith("150.0 samples/s, ±") and found.sentences[1].startswith("x1.50 (1."), "no comma before a bracket"
-    assert found.certainty[0].startswith("It beats every other cell; the next, MP-2, by x1.25 (1.2")
+    assert found.sentences[0].startswith("150.0 samples/s, ±") and found.sentences[1].startswith("x1.500 (1."), "no comma before a bracket"
+    assert found.certainty[0].startswith("It beats every other cell; the next, MP-2, by x1.250 (1.2")
     assert found.next_step is None, "nothing is open"
     assert found.line.startswith("MP-1 is fastest: 150.0 samples/s, ±") and "; it beats every other cell" in found.line
 
@@ -238,9 +238,9 @@ def test_an_unproven_best_is_measured_fastest_and_not_called_it() -> None:
     [found] = find_answers(judged(150.0, bf16=ParityStatus.UNPROVEN))
     assert found.winner is None
     assert found.headline == "bf16 was measured fastest, but its loss parity is unproven: made up"
-    assert "; x1.25 (1.2" in found.certainty[0] and found.certainty[0].endswith("over the next, fp16: not claimed.")
+    assert "; x1.250 (1.2" in found.certainty[0] and found.certainty[0].endswith("over the next, fp16: not claimed.")
     assert found.certainty[1] == "Without the unproven: fp16 is fastest."
-    assert found.line.startswith("bf16 was measured fastest: 150.0 samples/s, ±") and "; x1.25 (1.2" in found.line
+    assert found.line.startswith("bf16 was measured fastest: 150.0 samples/s, ±") and "; x1.250 (1.2" in found.line
     assert found.line.endswith("over the next, fp16: not claimed, since its loss parity is unproven"), "the reason stands in the headline"
     assert found.next_step is None, "nothing is known of how the sweep was started"
     [slower] = find_answers(judged(110.0, bf16=ParityStatus.UNPROVEN))
@@ -361,7 +361,7 @@ def test_less_is_better_for_a_time() -> None:
     metric = "step_time_median_s"
     rows = [one for count, value in enumerate((0.3, 0.2, 0.25)) for one in repeats(workers(count), value, OTHER, metric=metric)]
     found = answer(rows, settings(metric=metric))
-    assert found.headline == "MP-1 is best" and found.figures[0][0] == "200 ms" and found.figures[1][0] == "x1.50"
+    assert found.headline == "MP-1 is best" and found.figures[0][0] == "200 ms" and found.figures[1][0] == "x1.500"
     assert "the next, MP-2, by x1.25" in found.certainty[0]
 
 

@@ -253,7 +253,7 @@ def test_the_tables_of_a_comparison(tmp_path: Path) -> None:
     found = compared(tmp_path, a, b)
     assert found.headline == "1 cell faster, 1 cell crashed in both"
     first, second = found.table.rows
-    assert first[0] == "cpu · fp32 · MP-0" and first[3].startswith("x2.00 (2.0") and first[4:] == ["faster", "torch"]
+    assert first[0] == "cpu · fp32 · MP-0" and first[3].startswith("x2.000 (2.0") and first[4:] == ["faster", "torch"]
     assert [float(value.split()[0]) for value in first[1:3]] == pytest.approx([100.0, 200.0], rel=1e-3)
     assert second == ["cpu · fp32 · MP-1", "crashed", "crashed", "–", "crashed in both", "–"]
     assert found.confounders.rows == [["torch", "1", "2", "cpu · fp32 · MP-0"]]

@@ -14,10 +14,10 @@ from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
 from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import OF_MANY, TOO_WIDE
-from tasks.report.comparison_table import ComparisonTable, TableCell, comparison_table, table_cell
+from tasks.report.comparison_table import ComparisonTable, TableCell, table_cell
 from tasks.report.markdown import comparison_markdown, md
 from tasks.report.marks import Mark, rounds_of_ratio
-from tests.tasks.cell_support import EVEN, disturbed, made, places_of, repeats, row, settings, table_of, workers
+from tests.tasks.cell_support import EVEN, disturbed, made, places_of, repeats, row, settings, table_in, table_of, workers
 from tests.tasks.fake_sweep import Fake, make_sweep
 
 
@@ -44,7 +44,7 @@ def test_a_speedup_says_where_it_is_the_same_or_undecided() -> None:
         ]
     )
     same, wide, once = (places[name] for name in ("cpu · MP-1", "gpu · MP-2", "cpu · MP-3"))
-    assert (same.speedup, same.words, same.shown().plain[-1]) == ("x1.00 (1.005–1.005)", "same", "=")
+    assert (same.speedup, same.words, same.shown().plain[-1]) == ("x1.005 (1.005–1.005)", "same", "=")
     assert (wide.speedup[:7], wide.words, wide.shown().plain[-1]) == ("x1.10 (", "undecided", "?")
     assert (once.speedup, once.words, once.plus_minus) == ("x1.05 (interval unknown)", "undecided", ""), "against the same round alone"
     assert wide.notes == ["undecided: too wide an interval"] and once.notes == ["undecided: one trial"] and same.notes == []
@@ -125,7 +125,7 @@ def test_a_cell_of_other_work_is_not_compared_and_says_why() -> None:
     places = places_of(rows, {**settings(baseline={"width": 64, "dataloader_workers": 0}), "same_work": ["width"]})
     other = places["cpu · MP-1 · width 128"]
     assert (other.speedup, other.notes[0]) == ("", "other work than the baseline's, so not compared: width 128, there 64")
-    assert places["cpu · MP-1 · width 64"].speedup == "x1.11 (1.111–1.111)"
+    assert places["cpu · MP-1 · width 64"].speedup == "x1.111 (1.111–1.111)"
 
 
 def test_failed_repeats_and_what_did_not_settle_are_noted() -> None:
@@ -187,7 +187,7 @@ def test_a_speedup_that_may_not_be_claimed_is_marked() -> None:
     marks = {status: [*table_cell(judged(status)).marks] for status in ParityStatus}
     assert marks == {ParityStatus.PROVEN: [], ParityStatus.STRUCK: [Mark.STRUCK], ParityStatus.UNPROVEN: [Mark.UNPROVEN]}
     struck, unproven = table_cell(judged(ParityStatus.STRUCK)), table_cell(judged(ParityStatus.UNPROVEN, 100.0))
-    assert struck.shown().plain == "150.0 samples/s ±2.5 %  x1.50 (1.500–1.500) ✗" and struck.words == "struck"
+    assert struck.shown().plain == "150.0 samples/s ±2.5 %  x1.500 (1.500–1.500) ✗" and struck.words == "struck"
     assert struck.notes == ["loss parity struck: made up"]
     assert unproven.shown().plain.endswith(" = †") and unproven.words == "same, unproven"
 
@@ -307,4 +307,4 @@ def test_the_interval_is_of_the_pools_repeats() -> None:
 
 def test_a_sweeps_table_is_of_what_measured_or_of_what_was_emulated(tmp_path: Path) -> None:
     folder = make_sweep(tmp_path, [Fake(workers(0), steps=12), Fake(workers(1), steps=12, emulated=True)])
-    assert comparison_table(folder).columns == ["MP-0"] and comparison_table(folder, emulated=True).columns == ["MP-1"]
+    assert table_in(folder).columns == ["MP-0"] and table_in(folder, emulated=True).columns == ["MP-1"]

@@ -92,4 +92,4 @@ def test_of_several_first_cells_the_best_is_named_beside_the_baseline_that_they_
 
 def test_what_is_ahead_without_proof_of_its_loss_is_named_with_by_how_much() -> None:
     said = of_cells("precision", [("fp32", 100.0), ("bf16", 150.0)])
-    assert said == "a: bf16 was measured x1.50 (1.500–1.500) over fp32, not claimed: loss parity unproven"
+    assert said == "a: bf16 was measured x1.500 (1.500–1.500) over fp32, not claimed: loss parity unproven"

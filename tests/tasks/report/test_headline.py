@@ -41,14 +41,14 @@ def test_no_winner_without_a_verdict_and_then_the_next_step_with_its_time() -> N
 def test_a_winner_is_named_with_by_how_much_and_needs_no_next_step() -> None:
     said = headline_of(report_of([*repeats(workers(0), 100.0), *repeats(workers(1), 150.0)]))
     assert said.said == "MP-1 is fastest" and said.step is None
-    assert len(said.lines) == 1 and said.lines[0].startswith("MP-1 is fastest. 150.0 samples/s, ±") and ". x1.50 (1." in said.lines[0]
+    assert len(said.lines) == 1 and said.lines[0].startswith("MP-1 is fastest. 150.0 samples/s, ±") and ". x1.500 (1." in said.lines[0]
 
 
 def test_groups_of_work_have_a_line_each() -> None:
     rates = {("a", 0): 100.0, ("a", 1): 150.0, ("b", 0): 10.0}
     rows = [one for (model, count), rate in rates.items() for one in repeats(workers(count, model=model), rate)]
     said = headline_of(report_of(rows, {**settings(rows=("model",)), "same_work": ["model"]}))
-    assert said.said == f"a: MP-1 is fastest, x1.50 {BY} over MP-0. Cells that do not do the same work are not compared with each other."
+    assert said.said == f"a: MP-1 is fastest, x1.500 {BY} over MP-0. Cells that do not do the same work are not compared with each other."
     assert [line.split(":")[0] for line in said.groups] == ["a", "MP-0 · b"], "one alone is compared with nothing"
     assert said.line == f"made_up · smoke: {'; '.join(said.groups)} (sweep made-up)"
 
@@ -63,14 +63,14 @@ def test_cells_on_other_numbers_of_devices_are_not_ranked_against_each_other() -
     """Four devices do more than one: that is no setting's gain, and the setting that wins on one is named for one."""
     report = on_devices({("old", 1): 100.0, ("new", 1): 150.0, ("old", 4): 380.0, ("new", 4): 540.0})
     said = headline_of(report)
-    both = f"devices 1: new is fastest, x1.50 {BY} over old; devices 4: new is fastest, x1.42 (1.421–1.421) over old. "
+    both = f"devices 1: new is fastest, x1.500 {BY} over old; devices 4: new is fastest, x1.421 (1.421–1.421) over old. "
     assert said.said == f"{both}Cells on different numbers of devices are not ranked against each other."
-    assert said.details[0].startswith("new: from 1 to 4 devices the rate of all together grows x3.60 (") and said.details[0].endswith(
+    assert said.details[0].startswith("new: from 1 to 4 devices the rate of all together grows x3.600 (") and said.details[0].endswith(
         ", 90.0 % of linear."
     )
     one, four = said.groups
-    assert one.startswith("devices 1: new is fastest: 150.0 samples/s, ") and "the next, old, by x1.50 (" in one
-    assert four.startswith("devices 4: new is fastest: 540.0 samples/s, ") and "the next, old, by x1.42 (" in four
+    assert one.startswith("devices 1: new is fastest: 150.0 samples/s, ") and "the next, old, by x1.500 (" in one
+    assert four.startswith("devices 4: new is fastest: 540.0 samples/s, ") and "the next, old, by x1.421 (" in four
     assert [cell.axes["devices"] for cell in report.winners] == [1, 4]
     assert said.line == f"made_up · smoke: {said.found} (sweep made-up)" and said.found.startswith("new: from 1 to 4 devices ")
     rankings = report.section("ranking").blocks

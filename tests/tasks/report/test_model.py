@@ -42,7 +42,7 @@ def test_several_kinds_of_work_have_an_answer_each() -> None:
     report = report_of(rows, {**settings(rows=("model",)), "same_work": ["model"]})
     assert report.answer is None and [answer.work for answer in report.answers] == ["a", "b"]
     assert [cell.name for cell in report.winners] == ["cpu · MP-1 · a"] and report.loading == []
-    assert report.no_answer == "" and report.headline.startswith("a: MP-1 is fastest, x1.50 (")
+    assert report.no_answer == "" and report.headline.startswith("a: MP-1 is fastest, x1.500 (")
 
 
 def test_cells_stand_in_the_tables_order() -> None:
@@ -78,7 +78,7 @@ def test_the_head_says_how_many_loader_processes_are_enough_in_the_best_cells_ro
     rates = {("a", 0): 100.0, ("a", 1): 150.0, ("b", 0): 10.0, ("b", 1): 10.0}
     rows = [one for (pool, count), rate in rates.items() for one in repeats(workers(count, pool), rate)]
     report = report_of(rows)
-    assert report.loading == ["a: MP-1 is the fastest measured (x1.50 (1.500–1.500) over MP-0), and no larger count was tried."]
+    assert report.loading == ["a: MP-1 is the fastest measured (x1.500 (1.500–1.500) over MP-0), and no larger count was tried."]
     lines = report.section("data_loading").block(Bullets).lines
     assert list(lines) == [*report.loading, "b: MP-0 is enough; MP-1 adds nothing."]
     assert report.section("data_loading").on_page

@@ -131,7 +131,7 @@ def test_nothing_is_claimed_from_disturbed_trials(racer: int) -> None:
         (Dropout(0, 1, Why.LIMIT, what="mfu>=0.4"), "surely not mfu>=0.4"),
         (Dropout(0, 1, Why.STRUCK), "loss struck"),
         (Dropout(0, 1, Why.AGAIN), "dropped by a trial that ran again since"),
-        (Dropout(0, 1, Why.BEHIND, ratio=(1.2, 1.1, 1.3)), "surely behind: the leader is x1.20, at least 1.100"),
+        (Dropout(0, 1, Why.BEHIND, ratio=(1.2, 1.1, 1.3)), "surely behind: the leader is x1.200, at least 1.100"),
         (Dropout(0, 1, Why.BEHIND, ratio=(1.2, 0.99, 1.3)), "surely behind: the leader is x1.20"),
     ],
 )

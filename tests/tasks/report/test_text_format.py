@@ -20,6 +20,7 @@ from tasks.report.text_format import (
     number,
     percent,
     plural,
+    ratio_with_interval,
     seconds,
     size,
     spread,
@@ -153,6 +154,17 @@ def test_a_narrow_interval_has_a_digit_more() -> None:
     assert interval(estimate(0.0, math.inf, se=math.inf)) == "(interval unknown)"
     assert interval(estimate(0.1, 10.0)) == "(0.10–10.00)"
     assert interval(estimate(0.1, 10.01)) == interval(estimate(0.0, 1e130)) == "(interval too wide to use)"
+
+
+def test_a_ratio_has_the_decimals_of_its_interval() -> None:
+    assert ratio_with_interval(estimate(1.0822, 1.0934, 1.0871)) == "x1.087 (1.082–1.093)"
+    assert ratio_with_interval(estimate(1.1501, 1.1699, 1.16)) == "x1.160 (1.150–1.170)"
+    assert ratio_with_interval(estimate(1.15, 1.1701, 1.16)) == "x1.16 (1.15–1.17)"
+    assert ratio_with_interval(estimate(8.19, 12.28, 10.03)) == "x10.0 (8.2–12.3)"
+    assert ratio_with_interval(estimate(99.99, 100.005, 100.0)) == "x100.000 (99.990–100.005)"
+    assert ratio_with_interval(estimate(90.0, 110.0, 100.0)) == "x100 (90–110)"
+    assert ratio_with_interval(estimate(1.0, 1.0, 1.005, se=math.inf)) == "x1.00 (interval unknown)"
+    assert ratio_with_interval(estimate(0.0, 0.01, 0.005)) == "x0.01 (interval too wide to use)"
 
 
 def test_counts_and_lists() -> None:

@@ -19,7 +19,7 @@ def test_a_row_for_each_cell_with_what_is_known() -> None:
     assert column(table, "cell") == ["MP-0", "MP-1", "MP-2"]
     assert column(table, "throughput") == ["100.0 samples/s ±2.5 %", "150.0 samples/s ±2.5 %", "90.00 samples/s ±2.5 %"]
     assert column(table, "cost of a million samples") == ["10.00 USD ±2.5 %", "13.33 USD ±2.5 %", "11.11 USD ±2.5 %"]
-    assert column(table, "times cheaper") == ["baseline", "x0.75 (0.750–0.750)", "x0.90 (0.900–0.900)"]
+    assert column(table, "times cheaper") == ["baseline", "x0.750 (0.750–0.750)", "x0.900 (0.900–0.900)"]
     assert column(table, "energy of a million samples") == ["1.000 kWh ±<0.1 %", "2.000 kWh ±<0.1 %", "–"]
     assert column(table, "front") == ["cost, energy", "cost, energy", "–"]
 

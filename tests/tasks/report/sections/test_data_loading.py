@@ -19,13 +19,13 @@ def said(cells: list[Cell]) -> str:
 def test_the_fewest_processes_that_no_more_are_shown_to_beat_are_enough() -> None:
     waits = "the device waits for the host 5.0 % of the step."
     wait = f"; at MP-1 {waits}"
-    assert said(in_threes((100.0, 150.0, 150.0))) == f"MP-1 is enough: x1.50 (1.500–1.500) over MP-0; MP-2 adds nothing{wait}"
+    assert said(in_threes((100.0, 150.0, 150.0))) == f"MP-1 is enough: x1.500 (1.500–1.500) over MP-0; MP-2 adds nothing{wait}"
     assert said(in_threes((100.0, 100.1, 100.2))) == f"MP-0 is enough; MP-1 and MP-2 add nothing; at MP-0 {waits}"
     assert said(in_threes((100.0, 150.0, 120.0))) == (
-        f"MP-1 is enough: x1.50 (1.500–1.500) over MP-0; MP-2 x0.80 (0.800–0.800) is slower{wait}"
+        f"MP-1 is enough: x1.500 (1.500–1.500) over MP-0; MP-2 x0.800 (0.800–0.800) is slower{wait}"
     )
     assert said(in_threes((150.0, 100.0, 120.0))) == (
-        f"MP-0 is enough; MP-1 x0.67 (0.667–0.667) and MP-2 x0.80 (0.800–0.800) are slower; at MP-0 {waits}"
+        f"MP-0 is enough; MP-1 x0.667 (0.667–0.667) and MP-2 x0.800 (0.800–0.800) are slower; at MP-0 {waits}"
     )
 
 
@@ -33,7 +33,7 @@ def test_what_is_undecided_leaves_a_doubt() -> None:
     """MP-2 is not shown to be faster, so MP-1 may be enough: neither `is`, nor MP-2."""
     found = said(in_threes((100.0, 150.0, 160.0), (EVEN, EVEN, ROUGH)))
     assert (
-        found.startswith("MP-1 may be enough: x1.50 (1.")
+        found.startswith("MP-1 may be enough: x1.500 (1.")
         and " over MP-0; MP-2 x1.07 (" in found
         and ") is undecided; at MP-1 the device waits" in found
     )
@@ -46,7 +46,7 @@ def test_single_trials_decide_nothing() -> None:
 
 def test_the_largest_count_may_be_the_fastest_measured() -> None:
     assert said(in_threes((100.0, 150.0, 200.0))) == (
-        "MP-2 is the fastest measured (x2.00 (2.000–2.000) over MP-0), and no larger count was tried; "
+        "MP-2 is the fastest measured (x2.000 (2.000–2.000) over MP-0), and no larger count was tried; "
         "at MP-2 the device waits for the host 5.0 % of the step."
     )
 
@@ -56,7 +56,7 @@ def test_a_larger_count_without_a_value_was_tried_and_is_named() -> None:
     lost = [row(workers(2), None, outcome=Outcome.CRASHED), row(workers(4), None, outcome=None)]
     [found] = saturation(made([*rows, *lost]))
     assert found.sentence == (
-        "MP-1 is the fastest measured (x1.50 (1.500–1.500) over MP-0), and no larger count has a value: MP-2 crashed and MP-4 to do."
+        "MP-1 is the fastest measured (x1.500 (1.500–1.500) over MP-0), and no larger count has a value: MP-2 crashed and MP-4 to do."
     )
     [level] = saturation(made([*repeats(workers(0), 100.0), *repeats(workers(1), 100.1), *lost]))
     assert level.sentence == "MP-0 is enough; MP-1 adds nothing; without a value: MP-2 crashed and MP-4 to do."
@@ -65,7 +65,7 @@ def test_a_larger_count_without_a_value_was_tried_and_is_named() -> None:
 def test_saturations_margin_is_two_percent() -> None:
     for ratio, enough in (
         (1.019, "MP-0 is enough; MP-1 adds nothing."),
-        (1.021, "MP-1 is the fastest measured (x1.02 (1.021–1.021) over MP-0), and no"),
+        (1.021, "MP-1 is the fastest measured (x1.021 (1.021–1.021) over MP-0), and no"),
     ):
         cells = made([*repeats(workers(0), 100.0), *repeats(workers(1), 100.0 * ratio)])
         assert saturation(cells)[0].sentence.startswith(enough)
@@ -101,13 +101,13 @@ def test_threads_are_a_row_of_their_own_which_begins_without_any_loader() -> Non
         {("processes", 0): 100.0, ("processes", 1): 150.0, ("processes", 2): 150.0, ("threads", 1): 120.0, ("threads", 2): 180.0}
     )
     processes, threads = found = saturation(cells)
-    assert processes.sentence == "loader processes: MP-1 is enough: x1.50 (1.500–1.500) over MP-0; MP-2 adds nothing."
+    assert processes.sentence == "loader processes: MP-1 is enough: x1.500 (1.500–1.500) over MP-0; MP-2 adds nothing."
     assert (
-        threads.sentence == "loader threads: MP-2 is the fastest measured (x1.80 (1.800–1.800) over MP-0), and no larger count was tried."
+        threads.sentence == "loader threads: MP-2 is the fastest measured (x1.800 (1.800–1.800) over MP-0), and no larger count was tried."
     )
     assert [cell.short for cell in threads.cells] == ["MP-0", "loader threads · MP-1", "loader threads · MP-2"]
     assert loaders_compared(found) == [
-        "With as many as are enough, loader threads · MP-2 is better than loader processes · MP-1: x1.20 (1.200–1.200)."
+        "With as many as are enough, loader threads · MP-2 is better than loader processes · MP-1: x1.200 (1.200–1.200)."
     ]
     assert saturation(cells, of=threads.cells[2])[0].sentence == threads.sentence
     assert [row.sentence for row in saturation(cells, of=cells[0])] == [processes.sentence]
@@ -115,9 +115,9 @@ def test_threads_are_a_row_of_their_own_which_begins_without_any_loader() -> Non
 
 def test_loaders_are_compared_in_every_verdict_and_only_where_nothing_else_differs() -> None:
     for rate, words in (
-        (150.0 / 1.019, "the same as loader processes · MP-1: x0.98 ("),
-        (150.0 / 1.021, "worse than loader processes · MP-1: x0.98 ("),
-        (150.0, "the same as loader processes · MP-1: x1.00 ("),
+        (150.0 / 1.019, "the same as loader processes · MP-1: x0.981 ("),
+        (150.0 / 1.021, "worse than loader processes · MP-1: x0.979 ("),
+        (150.0, "the same as loader processes · MP-1: x1.000 ("),
     ):
         rates = {("processes", 0): 100.0, ("processes", 1): 150.0, ("threads", 1): rate}
         [line] = loaders_compared(saturation(by_loader(rates)))

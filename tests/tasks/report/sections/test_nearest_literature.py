@@ -85,7 +85,7 @@ def test_a_ratio_stands_beside_ours_with_its_interval() -> None:
     assert (low.theirs, high.theirs) == ("x1.13", "x1.25") and low.cell == "int8_switchback over bf16"
     bf16, int8 = sorted(cells, key=lambda cell: cell.estimate.value if cell.estimate else 0.0)
     ratio = told_ratio(int8, bf16)
-    assert times(ratio.value) == "x1.20" and low.ours.startswith(f"x1.20 {interval(ratio)}")
+    assert times(ratio.value) == "x1.20" and low.ours.startswith(f"x1.200 {interval(ratio)}")
     assert list(low.differs)[:3] == ["device a100-40, ours NVIDIA H200", "devices 4, ours 1", "batch per device 256, ours 128"]
 
 

@@ -59,7 +59,7 @@ def test_efficiency_is_over_the_fewest_devices_there_are() -> None:
     table = scaling(grown({8: 560.0, 2: 200.0, 4: 360.0}))
     assert column(table, "devices") == ["2", "4", "8"]
     assert column(table, "rate") == ["200.0 samples/s", "360.0 samples/s", "560.0 samples/s"]
-    assert column(table, "speed-up") == ["–", "x1.80 (1.800–1.800)", "x2.80 (2.800–2.800)"]
+    assert column(table, "speed-up") == ["–", "x1.800 (1.800–1.800)", "x2.800 (2.800–2.800)"]
     assert column(table, "efficiency") == ["–", "90.0 %", "70.0 %"]
 
 
@@ -141,12 +141,12 @@ def test_the_sentence_is_of_the_best_setting_on_the_most_devices() -> None:
     rates = {("slow", 1): 90.0, ("slow", 4): 300.0, ("fast", 1): 100.0, ("fast", 2): 196.0, ("fast", 4): 360.0, ("alone", 4): 999.0}
     rows = [one for (name, n), rate in rates.items() for one in repeats({"pool": "cpu", "rung": name, "devices": n}, rate, (-1e-3, 1e-3))]
     [said] = scaling_sentences(made(rows, settings(columns="devices", baseline={})))
-    assert said.startswith("fast: from 1 to 4 devices the rate of all together grows x3.60 (3.") and said.endswith("), 90.0 % of linear.")
+    assert said.startswith("fast: from 1 to 4 devices the rate of all together grows x3.600 (3.") and said.endswith("), 90.0 % of linear.")
 
 
 def test_a_rate_of_each_device_grows_by_their_number_and_one_trial_is_undecided() -> None:
     assert scaling_sentences(grown({2: 100.0, 4: 95.0}, "tflops_per_device")) == [
-        "From 2 to 4 devices the rate of all together grows x1.90 (1.900–1.900), 95.0 % of linear."
+        "From 2 to 4 devices the rate of all together grows x1.900 (1.900–1.900), 95.0 % of linear."
     ]
     once = [row({"pool": "cpu", "devices": n}, rate, within=0.01) for n, rate in ((1, 100.0), (2, 180.0))]
     assert scaling_sentences(made(once, settings(columns="devices", baseline={}))) == [
