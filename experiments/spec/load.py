@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,8 @@ def list_suites() -> list[SuiteInfo]:
 def title_of(suite: Suite) -> str:
     """What people call the suite; of a plan from before suites had a title as its file of today says, and its name where none tells."""
     if suite.title is None and (path := _files().get(suite.suite)) is not None:
-        return _read(path)[1].title or suite.suite
+        with suppress(ConfigError):  # what was measured has a report, whatever became of the file
+            return _read(path)[1].title or suite.suite
     return suite.title or suite.suite
 
 

@@ -89,8 +89,11 @@ class Answer:
             said = self.brief
         elif self.winner:
             said = f"{self.headline}: {value}, {what}; {self.certainty[0][:1].lower()}{self.certainty[0][1:].rstrip('.')}"
+        elif self.compared == 1:
+            said = self.headline
         else:
-            said = self.headline if self.compared == 1 else f"{self.headline}; best measured: {self.best.short}, {value}, {what}"
+            measured = ", ".join(filter(None, [self.best.short, value, what, over_baseline(self.best)]))
+            said = f"{self.headline}; best measured: {measured}"
         named = self.compared == 1 and set(self.work.split(" · ")) <= set(self.best.short.split(" · "))  # its name tells its work
         return f"{self.work}: {without_labels(said, self.work)}" if self.work and not named else said
 
@@ -310,6 +313,13 @@ def value_of(cell: Cell) -> tuple[str, str]:
     plus = spread(cell.estimate, cell.metric)
     said = f"{plus}, 95 % interval" if plus.startswith("±") else plus.strip("()") or "no interval: it needs repeats"
     return quantity(cell.estimate.value, cell.metric), f"{said}, disturbed by other work" if cell.disturbed else said
+
+
+def over_baseline(cell: Cell) -> str:
+    """`x8.75 (6.39–11.98) over the baseline no cuda_graph`; empty unless the table calls it faster and that may be claimed."""
+    if cell.verdict is not Verdict.FASTER or cell.speedup is None or cell.baseline is None or not cell.may_lead(cell.baseline):
+        return ""
+    return f"{change_text(cell.speedup, cell.metric)} over the baseline {cell.baseline.short}"
 
 
 def _alone(cell: Cell) -> str:

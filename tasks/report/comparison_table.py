@@ -271,7 +271,7 @@ def table_cell(cell: Cell | None, *, shared_note: str | None = None, shared_why:
         notes.append(found)
     plus = spread(cell.estimate, cell.metric)
     if not plus and any(row.too_short for row in cell.measured):
-        notes.append(f"interval over its steps: {TOO_SHORT}")
+        notes.append(f"no interval: its window was {TOO_SHORT} how sure the value is")
     if cell.other_work:
         notes.append(f"other work than the baseline's, so not compared: {cell.other_work}")
     if (why := why_open(cell)) and why != f"undecided: {shared_why}":

@@ -1,14 +1,12 @@
-"""The headline of a sweep whose cells are several groups of work: what is decided in each of them, and why there are several."""
+"""What is said of a sweep whose cells are several groups of work: its headline, why there are several, and what is decided in each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.stats.verdict import Verdict
-from tasks.analysis.cell import Cell
-from tasks.report.answer import MOST_NAMES, Answer
+from tasks.report.answer import MOST_NAMES, Answer, over_baseline
 from tasks.report.cell_names import without_labels
-from tasks.report.text_format import change_text, listed
+from tasks.report.text_format import listed
 
 APART = "Cells that do not do the same work are not compared with each other."
 ALL_APART = "Nothing is compared: no two cells with a value do the same work."
@@ -16,20 +14,52 @@ ON_OTHERS = "Cells on different numbers of devices are not ranked against each o
 BOTH_APART = "Cells that do not do the same work, or do it on different numbers of devices, are not ranked against each other."
 
 
+def headline_of_groups(answers: Sequence[Answer]) -> str:
+    """In how many groups there is a winner, and which where it is the same in each; of the only one with something to compare its headline.
+
+    What is decided in each group stands below, a line for each.
+    """
+    ranked = _ranked(answers)
+    if not ranked:
+        works, devices = _differ(answers)
+        return ALL_APART if works and not devices else why_apart(answers)
+    if len(ranked) == 1:
+        only = ranked[0]
+        return f"{only.work}: {without_labels(only.headline, only.work)}"
+    won = [answer for answer in ranked if answer.winner is not None]
+    if not won:
+        return f"No winner in {len(ranked)} groups of cells"
+    if len(won) < len(ranked):
+        return f"A winner in {len(won)} of {len(ranked)} groups of cells"
+    said = {without_labels(answer.headline, answer.work) for answer in won}
+    return f"{said.pop() if len(said) == 1 else 'A winner'} in each of {len(ranked)} groups of cells"
+
+
+def why_apart(answers: Sequence[Answer]) -> str:
+    """Why cells are in several groups."""
+    works, devices = _differ(answers)
+    return BOTH_APART if works and devices else ON_OTHERS if devices else APART
+
+
 def of_groups(answers: Sequence[Answer]) -> str:
-    """Of each group with something to compare its winner, by how much, or that it is undecided; then why cells are in several groups.
+    """In one line, of each group with something to compare its winner, by how much, or that it is undecided.
 
     More than MOST_NAMES groups are counted. Those with a winner are named first, and all others only where there is room.
     """
-    first, others = answers[0].best, [answer.best for answer in answers[1:]]
-    works, devices = any(other.work != first.work for other in others), any(other.devices != first.devices for other in others)
-    why = BOTH_APART if works and devices else ON_OTHERS if devices else APART
-    ranked = [answer for answer in answers if answer.compared > 1]
+    ranked = _ranked(answers)
     if not ranked:
-        return ALL_APART if works and not devices else why
-    if len(ranked) <= MOST_NAMES:
-        return f"{_of_few(ranked)}. {why}"
-    return f"{_of_many(ranked)}. {why}"
+        return headline_of_groups(answers)
+    return f"{_of_few(ranked) if len(ranked) <= MOST_NAMES else _of_many(ranked)}."
+
+
+def _ranked(answers: Sequence[Answer]) -> list[Answer]:
+    return [answer for answer in answers if answer.compared > 1]
+
+
+def _differ(answers: Sequence[Answer]) -> tuple[bool, bool]:
+    """Whether the groups differ in their work, and in their number of devices."""
+    first, others = answers[0].best, [answer.best for answer in answers[1:]]
+    return any(other.work != first.work for other in others), any(other.devices != first.devices for other in others)
 
 
 def _of_few(ranked: Sequence[Answer]) -> str:
@@ -66,13 +96,6 @@ def _decided(answer: Answer) -> str:
         over = f"{answer.lead} over {answer.ahead_of.other.short}"
         unproven = f"{answer.best.short} was measured {over}, not claimed: loss parity unproven"
         said = f"{answer.headline}, {over}" if answer.winner else unproven
-    elif over := _over_baseline(answer.best):
+    elif over := over_baseline(answer.best):
         said = f"no clear winner, but {answer.best.short} is {over}"
     return without_labels(said, answer.work)
-
-
-def _over_baseline(cell: Cell) -> str:
-    """`x8.75 (6.39–11.98) over the baseline no cuda_graph`; empty unless the table calls it faster and that may be claimed."""
-    if cell.verdict is not Verdict.FASTER or cell.speedup is None or cell.baseline is None or not cell.may_lead(cell.baseline):
-        return ""
-    return f"{change_text(cell.speedup, cell.metric)} over the baseline {cell.baseline.short}"

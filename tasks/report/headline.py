@@ -34,7 +34,8 @@ def headline_of(report: Report) -> Headline:
     """The headline of a report. Every place that tells what a sweep found takes its words from here."""
     answer, standing = report.answer, report.standing
     fits = [report.fits] if report.fits and report.fits != report.headline else []
-    details = [*(answer.sentences if answer else []), *fits, *report.scaling, *([f"{standing.line}."] if standing else [])]
+    apart = [report.why_apart] if report.why_apart else []
+    details = [*(answer.sentences if answer else apart), *fits, *report.scaling, *([f"{standing.line}."] if standing else [])]
     lines = [one.line for one in report.answers]
     found = "; ".join([*report.of_all, *lines]) if lines else report.headline.removesuffix(".")
     line = f"{report.title}: {found} (sweep {report.sweep_id})"

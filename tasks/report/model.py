@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from experiments.metric import Direction
+from experiments.spec.load import title_of
 from experiments.trial import Outcome
 from tasks.analysis.aa import analyse
 from tasks.analysis.ab import ab_pairs
@@ -25,7 +26,7 @@ from tasks.report.certificate_text import aa_headline
 from tasks.report.comparison_table import table_of_plan
 from tasks.report.continued import ran_again
 from tasks.report.filters import constant_labels
-from tasks.report.group_answers import of_groups
+from tasks.report.group_answers import headline_of_groups, why_apart
 from tasks.report.largest_fit import fit_sentence
 from tasks.report.method import method_of
 from tasks.report.missing import Missing, find_missing
@@ -48,7 +49,8 @@ from tasks.sweep.store import Plan
 class Report:
     """Everything that report.md and report.html say: the head, then `sections` in order."""
 
-    title: str
+    heading: str  # the suite's title; empty of a suite without one
+    title: str  # the suite's name, the profile, and the kind of sweep
     description: str
     sweep_id: str
     origin: Sequence[str]  # when, of which commit, on what machine
@@ -57,7 +59,8 @@ class Report:
     standing: Standing | None  # of a sweep with a budget: how its comparisons stand
     answers: Sequence[Answer]  # one for each group of cells that do the same work on as many devices
     no_answer: str  # why there is none
-    apart: str  # what several answers say in one line, and why they are several; empty where they are not
+    apart: str  # the headline of several answers; empty where they are not several
+    why_apart: str  # why they are several, unless the headline is that
     scaling: Sequence[str]  # how rates grow with the number of devices, where that varies
     fits: str  # the largest model that fits, where some do not
     loading: Sequence[str]  # how many loader processes are enough, in the rows of the best cell; empty for several groups
@@ -168,7 +171,9 @@ def report_of(source: ReportSource, answers: list[Answer] | None = None, *, head
     suite = sweep.plan.suite
     answers = answers_of(source) if answers is None else answers
     best = answers[0].best if len(answers) == 1 else None
+    apart = headline_of_groups(answers) if len(answers) > 1 else ""
     return Report(
+        heading=heading if (heading := title_of(suite)) != suite.suite else "",
         title=" · ".join([source.suite_name, sweep.plan.profile, *kind_of(sweep.plan)]),
         description=suite.description,
         sweep_id=sweep.sweep_id,
@@ -178,7 +183,8 @@ def report_of(source: ReportSource, answers: list[Answer] | None = None, *, head
         standing=None if emulated else standing_of(sweep, cells),
         answers=answers,
         no_answer="" if answers else _special(source) or _no_answer(source),
-        apart=of_groups(answers) if len(answers) > 1 else "",
+        apart=apart,
+        why_apart=why_apart(answers) if apart and any(answer.compared > 1 for answer in answers) else "",
         scaling=scaling_sentences(cells) if answers and source.race is None else [],
         fits="" if emulated else fit_sentence(cells),
         loading=[row.sentence for row in saturation(cells, of=best)] if best is not None and not head else [],

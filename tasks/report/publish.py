@@ -30,6 +30,7 @@ from tasks.report.cell_counts import disturbed_among, per_cell
 from tasks.report.certificate_text import certificate_lines, pooled_certificates
 from tasks.report.comparison_table import ComparisonTable
 from tasks.report.given_command import given_command
+from tasks.report.group_answers import of_groups
 from tasks.report.headline import headline_of
 from tasks.report.held_text import held_sentence
 from tasks.report.hidden_names import hidden
@@ -226,7 +227,7 @@ def published_sweep(folder: Path) -> PublishedSweep:
         report,
         heading,
         set_and_chosen(published.plan.request),
-        " ".join(covered) or headline.said,
+        " ".join(covered) or (of_groups(report.answers) if len(report.answers) > 1 else headline.said),
         render_text("report_head.md.jinja", report=report, headline=headline).strip(),
         _facts(published, report.cells),
         given_command(published.plan, held_of(published)),

@@ -26,7 +26,8 @@ def _line(row: TrialRow, source: ReportSource, *, with_command: bool) -> TrialLi
     """Throughput of an emulated trial is shown only in the report of emulated trials."""
     throughput, first, last = (row.summary.get(name) for name in ("throughput", "first_loss", "final_loss"))
     link = source.mlflow_links.get(row.trial.key)
-    shown = quantity(float(throughput or 0), metric_of("throughput")) + (f" (interval: {TOO_SHORT})" if row.too_short else "")
+    why = f" (no interval: its window was {TOO_SHORT} how sure that is)" if row.too_short else ""
+    shown = f"{quantity(float(throughput or 0), metric_of('throughput'))}{why}"
     return TrialLine(
         row.trial.name,
         OUTCOMES.get(row.outcome, row.outcome),

@@ -6,22 +6,24 @@ from collections.abc import Sequence
 
 import pytest
 
-from tasks.report.group_answers import ALL_APART, APART
+from tasks.report.group_answers import ALL_APART, APART, of_groups
+from tasks.report.headline import headline_of
+from tasks.report.html import render_html
+from tasks.report.markdown import render_markdown
+from tasks.report.model import Report
 from tests.tasks.cell_support import EVEN, repeats, report_of, settings, table_of, workers
 
 BY = "(1.43–1.58)"  # of three repeats each, EVEN and its reverse, of 100 and 150
 SUITE = {**settings(rows=("model",)), "same_work": ["model"]}
 
 
-def headline(rates: Sequence[float | None], noise: Sequence[float] = EVEN) -> str:
+def of_rates(rates: Sequence[float | None], noise: Sequence[float] = EVEN) -> Report:
     """Of groups a, b, c, ...: a baseline of 100, and a cell of the group's rate beside it where it has one."""
     rows = []
     for model, rate in zip("abcdefghi", rates, strict=False):
         rows += repeats(workers(0, model=model), 100.0, noise)
         rows += [] if rate is None else repeats(workers(1, model=model), rate, noise[::-1])
-    said = report_of(rows, SUITE).headline
-    assert said.endswith(APART)
-    return said.removesuffix(APART).strip()
+    return report_of(rows, SUITE)
 
 
 def won(group: str) -> str:
@@ -50,7 +52,26 @@ def test_where_each_cell_does_other_work_nothing_is_compared() -> None:
     ],
 )
 def test_what_is_decided_in_each_group_is_named(rates: tuple[float | None, ...], said: str) -> None:
-    assert headline(rates) == said
+    assert of_groups(of_rates(rates).answers) == said
+
+
+@pytest.mark.parametrize(
+    ("rates", "said"),
+    [
+        ((150.0, 150.0), "MP-1 is fastest in each of 2 groups of cells"),
+        ((150.0, 50.0), "A winner in each of 2 groups of cells"),
+        ((150.0, 50.0, 101.0), "A winner in 2 of 3 groups of cells"),
+        ((101.0, 101.0), "No winner in 2 groups of cells"),
+        ((150.0, None), "a: MP-1 is fastest"),
+        ((101.0, None), "a: No clear winner: MP-1 and MP-0 are not shown to differ"),
+    ],
+)
+def test_the_headline_says_where_there_is_a_winner_and_each_group_has_its_line(rates: tuple[float | None, ...], said: str) -> None:
+    report = of_rates(rates)
+    found = headline_of(report)
+    assert (found.said, found.details[0], len(found.groups)) == (said, APART, len(rates))
+    for text in (render_markdown(report), " ".join(render_html(report).split())):
+        assert text.count(APART) == 1 and (text.count("150.0 samples/s, ±") == 0) == (150.0 not in rates)
 
 
 def of_cells(axis: str, values: Sequence[tuple[object, float]]) -> str:
@@ -62,8 +83,8 @@ def of_cells(axis: str, values: Sequence[tuple[object, float]]) -> str:
         for one in repeats(workers(0, model=model) | {axis: value}, rate, (-0.0001, 0.0, 0.0001))
     ]
     first = {axis: values[0][0]}
-    said = report_of(rows, {**settings(rows=("model",), columns=axis, baseline=first), "same_work": ["model"]}).headline
-    a, b = said.removesuffix(f". {APART}").split("; ")
+    report = report_of(rows, {**settings(rows=("model",), columns=axis, baseline=first), "same_work": ["model"]})
+    a, b = of_groups(report.answers).removesuffix(".").split("; ")
     assert b == f"b{a[1:]}"
     return a
 
@@ -76,18 +97,22 @@ def test_what_is_the_same_is_no_longer_undecided() -> None:
 
 
 def test_of_several_first_cells_the_best_is_named_beside_the_baseline_that_they_beat() -> None:
-    def of_three(precision: str) -> str:
+    def of_three(precision: str) -> tuple[str, list[str]]:
         loose = (-0.02, 0.0, 0.02)
         rows = []
         for model in "ab":
             rows += repeats(workers(0, model=model, precision="fp32"), 100.0, EVEN)
             rows += repeats(workers(1, model=model, precision=precision), 150.0, loose)
             rows += repeats(workers(2, model=model, precision=precision), 151.0, loose[::-1])
-        return report_of(rows, SUITE).headline.removesuffix(f". {APART}")
+        answers = report_of(rows, SUITE).answers
+        return of_groups(answers).removesuffix("."), [answer.line for answer in answers]
 
-    each = "no clear winner, but MP-2 is x1.51 (1.40–1.63) over the baseline MP-0"
-    assert of_three("fp32") == f"a: {each}; b: {each}"
-    assert of_three("fp8") == "Undecided: a and b", "of unproven loss, nothing is claimed"
+    over = "x1.51 (1.40–1.63) over the baseline MP-0"
+    each = f"no clear winner, but MP-2 is {over}"
+    said, lines = of_three("fp32")
+    assert said == f"a: {each}; b: {each}" and all(line.endswith(f" interval, {over}") for line in lines)
+    said, lines = of_three("fp8")
+    assert said == "Undecided: a and b" and not any("over the" in line for line in lines), "of unproven loss, nothing is claimed"
 
 
 def test_what_is_ahead_without_proof_of_its_loss_is_named_with_by_how_much() -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from experiments.trial import Outcome
 from tasks.report.comparison_table import ComparisonTable
+from tasks.report.html import render_html
+from tasks.report.markdown import render_markdown
 from tasks.report.section import Bullets
 from tests.tasks.cell_support import repeats, report_of, row, settings, workers
 
@@ -42,7 +44,17 @@ def test_several_kinds_of_work_have_an_answer_each() -> None:
     report = report_of(rows, {**settings(rows=("model",)), "same_work": ["model"]})
     assert report.answer is None and [answer.work for answer in report.answers] == ["a", "b"]
     assert [cell.name for cell in report.winners] == ["cpu · MP-1 · a"] and report.loading == []
-    assert report.no_answer == "" and report.headline.startswith("a: MP-1 is fastest, x1.500 (")
+    assert report.no_answer == "" and report.headline == "a: MP-1 is fastest"
+
+
+def test_a_report_is_headed_by_its_suites_title_with_suite_and_profile_beside_it() -> None:
+    rows = [row(workers(0)), row(workers(1))]
+    titled, plain = report_of(rows, {**settings(), "title": "Made-up training"}), report_of(rows)
+    assert (titled.heading, titled.title, plain.heading) == ("Made-up training", "made_up · smoke", "")
+    assert render_markdown(titled).startswith("# Made-up training (made\\_up · smoke)\n\n")
+    assert render_markdown(plain).startswith("# made\\_up · smoke\n\n")
+    assert '<h1>Made-up training <span class="of">made_up · smoke</span></h1>' in render_html(titled)
+    assert "<h1>made_up · smoke</h1>" in render_html(plain)
 
 
 def test_cells_stand_in_the_tables_order() -> None:

@@ -37,7 +37,10 @@ def test_a_trials_line() -> None:
 def test_a_rate_without_an_interval_says_why() -> None:
     rows = [row(workers(0), summary={"measured_steps": 20, "throughput_low": low, "throughput_high": low}) for low in (None, 99.0)]
     lines = report_of(rows).section("trials").block(TrialTable).lines
-    assert [line.value for line in lines] == ["100.0 samples/s (interval: too short to tell)", "100.0 samples/s"]
+    assert [line.value for line in lines] == [
+        "100.0 samples/s (no interval: its window was too short to tell how sure that is)",
+        "100.0 samples/s",
+    ]
 
 
 def test_of_very_many_trials_the_first_are_shown_and_the_rest_counted(monkeypatch: pytest.MonkeyPatch) -> None:
