@@ -9,7 +9,7 @@ import pytest
 
 from experiments import workloads
 from experiments.config.errors import ConfigError
-from experiments.spec.load import list_suites, load_suite
+from experiments.spec.load import list_suites, load_suite, title_of
 from experiments.spec.matrix import expand
 from experiments.spec.schema import Suite
 from tests.experiments.spec.suite_helpers import POOLS, SUITE, WORKLOAD, Workshop, workshop
@@ -322,3 +322,11 @@ def test_another_folder_gives_its_own_workload(workshop: Workshop, tmp_path: Pat
 def test_only_takes_what_tables_call_a_value(workshop: Workshop) -> None:
     cells = expand(workshop.load(SUITE, only={"dataloader_workers": ["MP-1"]}))
     assert {cell.axes["dataloader_workers"] for cell in cells} == {1}
+
+
+def test_a_suite_whose_file_cannot_be_read_any_more_is_called_by_its_name(workshop: Workshop) -> None:
+    planned = workshop.load(SUITE)
+    path = workshop.write(f"title: Toys\n{SUITE}")
+    assert (planned.title, title_of(planned)) == (None, "Toys")
+    path.write_text("suite: toys\nmatrix: [\n")
+    assert title_of(planned) == planned.suite == "toys"
