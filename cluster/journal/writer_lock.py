@@ -17,6 +17,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from cluster.disk_errors import disk_error
+
 POLL_S = 0.05
 ENDED_S = 30.0  # how long the end of a writer is waited for, whose process was killed: a DataLoader's notices its parent's after 5 s
 
@@ -28,7 +30,7 @@ class WriterLock:
         self._descriptor: int | None = os.dup(descriptor)
 
     def hold(self, timeout_s: float) -> bool | None:
-        """Whether it could be taken, at the latest after `timeout_s`; None on a file system without locks."""
+        """Whether it could be taken, at the latest after `timeout_s` (s); None on a file system without locks. Raises OSError of a disk."""
         return None if self._descriptor is None else _take(self._descriptor, fcntl.LOCK_EX, timeout_s)
 
     def release(self) -> None:
@@ -41,9 +43,9 @@ class WriterLock:
 
 
 def writer_ended(path: Path, timeout_s: float) -> bool | None:
-    """Whether nobody holds the file's lock any more, at the latest after `timeout_s`. None on a file system without locks.
+    """Whether nobody holds the file's lock any more, at the latest after `timeout_s` (s). None on a file system without locks.
 
-    True where there is no such file. Raises OSError where it cannot be opened.
+    True where there is no such file. Raises OSError where it cannot be opened, or its disk fails.
     """
     try:
         descriptor = os.open(path, os.O_RDWR)  # on NFS only a file that is open for writing can be locked
@@ -62,6 +64,8 @@ def _take(descriptor: int, kind: int, timeout_s: float) -> bool | None:
             fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
             return True
         except OSError as error:
+            if disk_error(error) is not None:
+                raise
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 return None
         if time.monotonic() >= deadline:

@@ -110,6 +110,24 @@ def test_on_a_file_system_without_locks_nobody_knows_and_a_journal_is_written_al
     assert earlier_attempt.await_end(path, 0.0) == ([], 0.0)
 
 
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
+def test_a_disk_that_fails_as_the_lock_is_taken_is_no_file_system_without_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.touch()
+
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(OSError, match=os.strerror(number)):
+        JournalWriter(path, 1)
+    with pytest.raises(OSError, match=os.strerror(number)):
+        writer_ended(path, 0.0)
+    assert path.read_bytes() == b"", "nothing is written without the lock"
+
+
 def test_who_only_asks_never_keeps_a_writer_from_its_lock(tmp_path: Path) -> None:
     """Another process asks and is stopped just then: it holds the lock for much longer than an instant."""
     path = tmp_path / "journal.jsonl"
