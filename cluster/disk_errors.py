@@ -72,12 +72,25 @@ def disk_failure(error: BaseException, own: Sequence[Path]) -> DiskFailure | Non
     return DiskFailure(DATA_LOST, text, _DATA_REMEDY if path else _UNNAMED_REMEDY)
 
 
+def names_other_file(error: BaseException, own: Sequence[Path]) -> bool:
+    """Whether an OSError names a file that lies in none of these folders."""
+    told = _told(error)
+    return told is not None and told[2] is not None and not _lies_in(told[2], own)
+
+
+def name_lost_folder(error: BaseException, folder: Path) -> None:
+    """Let an error of a lost disk that names no file name `folder`, if that cannot be written: another node cannot try this one's."""
+    if isinstance(error, OSError) and error.errno in LOST.numbers and error.filename is None and _cannot_be_written(folder):
+        error.filename = str(folder)
+
+
 def _told(error: BaseException) -> tuple[int, str, str | None] | None:
     """An OSError's number and text, and which file it names; None for any other error."""
     if not isinstance(error, OSError):
         return None
     if error.errno is not None:
-        return error.errno, str(error), None if error.filename is None else os.fsdecode(error.filename)
+        name = error.filename  # a descriptor's number where it was opened by that
+        return error.errno, str(error), os.fsdecode(name) if isinstance(name, str | bytes | os.PathLike) else None
     found = list(_AS_TEXT.finditer(str(error)))
     return (int(found[-1][1]), found[-1][0].strip(), found[-1][3]) if found else None
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 
+from cluster.disk_errors import name_lost_folder
 from cluster.journal.after_window import TO_COME
 from cluster.journal.earlier_attempt import NO_LOCKS, await_end
 from cluster.journal.journal import JournalWriter
@@ -23,7 +24,7 @@ from cluster.worker.cores import hold_to_cores
 from cluster.worker.measure.recorder import NullSink, Recorder
 from cluster.worker.measured_window import Steps, measure
 from cluster.worker.memory_summary import explaining_memory
-from cluster.worker.outcome import Termination, classify
+from cluster.worker.outcome import Termination, causes, classify
 from cluster.worker.rank_group import Ranks
 from cluster.worker.set_up import SessionContext, set_up
 from cluster.worker.try_sizes import try_sizes
@@ -59,6 +60,8 @@ def run_rank(config: dict[str, Any]) -> None:
             started_at = max(process_started_at(), config["not_before"]) + held_s + waited_s
             TrialSession(local_trial, ranks, recorder, out, config["probe"], started_at, found.facts).run()
         except BaseException as error:
+            for cause in causes(error):
+                name_lost_folder(cause, out)
             with suppress(OSError):  # the disk may be what ended the trial
                 recorder.end(classify(error, trial_files.own_folders(out)))
             raise

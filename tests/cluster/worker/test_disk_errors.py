@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import pickle
 import signal
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch.utils.data
 
-from cluster.disk_errors import FULL, LOST, DiskError, disk_error, disk_failure
+from cluster.disk_errors import FULL, LOST, DiskError, disk_error, disk_failure, name_lost_folder, names_other_file
 from cluster.worker import main as worker
 from tests.contracts import make_trial
 
@@ -159,3 +160,36 @@ def test_an_error_that_a_loaders_process_passes_on_as_text_is_the_same(tmp_path:
 @pytest.mark.parametrize("text", ["image file is truncated", "[Errno 2] No such file or directory: '/data/x'"])
 def test_another_text_of_such_an_error_says_nothing_of_a_disk(tmp_path: Path, text: str) -> None:
     assert disk_error(OSError(text)) is None and disk_failure(OSError(text), [tmp_path]) is None
+
+
+def test_an_error_of_a_file_that_was_opened_by_its_number_names_none(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="Bad file descriptor") as caught:
+        os.chdir(2**20)
+    assert caught.value.filename == 2**20 and disk_failure(caught.value, [tmp_path]) is None
+    assert disk_failure(OSError(errno.EIO, "x", 7), [tmp_path]) == ("data_lost", "[Errno 5] x: 7", UNNAMED)
+    assert not names_other_file(OSError(errno.EIO, "x", 7), [tmp_path])
+
+
+@pytest.mark.parametrize(("path", "other"), [("own/x", False), ("own", False), ("owned/x", True), (None, False)])
+def test_whether_an_error_names_a_file_of_others(tmp_path: Path, path: str | None, other: bool) -> None:
+    error = OSError(errno.ENOSPC, "x", *([str(tmp_path / path)] if path else []))
+    assert names_other_file(error, [tmp_path / "own"]) is other
+    assert not names_other_file(ValueError(str(tmp_path)), [])
+
+
+def test_an_error_says_to_other_nodes_that_this_ones_folder_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver of several workers could try only its own."""
+    lost, full, named = OSError(errno.EIO, "x"), OSError(errno.ENOSPC, "x"), OSError(errno.EIO, "x", "/data/a")
+    name_lost_folder(lost, tmp_path)
+    assert lost.filename is None, "it can be written"
+
+    def failing(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", failing)
+        for error in (lost, full, named, ValueError("x")):
+            name_lost_folder(error, tmp_path)
+    assert (lost.filename, full.filename, named.filename) == (str(tmp_path), None, "/data/a")
+    passed_on = pickle.loads(pickle.dumps(lost))
+    assert disk_failure(passed_on, [tmp_path]) == ("disk_lost", f"[Errno 5] x: '{tmp_path}'", LOST.remedy)

@@ -144,3 +144,13 @@ def test_a_journal_without_file_locks_says_so_once(tmp_path: Path, monkeypatch: 
     rank_of(monkeypatch, tmp_path, Ranks())
     texts = [note["text"] for note in read_journal(tmp_path / "journal.jsonl").notes]
     assert texts.count(NO_LOCKS) == 1 and "it ran" in texts
+
+
+def test_a_rank_whose_folder_is_lost_names_it_to_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: type[Short]) -> None:
+    asked: list[tuple[BaseException, Path]] = []
+    monkeypatch.setattr(trial_session, "name_lost_folder", lambda error, folder: asked.append((error, folder)))
+    read, short.error = OSError(errno.EIO, "Input/output error"), RuntimeError("a batch is missing")
+    short.error.__cause__ = read
+    with pytest.raises(RuntimeError, match="a batch is missing"):
+        rank_of(monkeypatch, tmp_path, Ranks(1, 2, 1, 2))
+    assert asked == [(short.error, tmp_path), (read, tmp_path)]
