@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cluster import launchers
-from cluster.disk_errors import disk_error
+from cluster.disk_errors import DATA_LOST, disk_failure, names_other_file
 from cluster.journal.lines import Record
 from cluster.launchers import Launcher, LaunchError
 from cluster.trial_layout import JOURNAL
@@ -73,7 +73,7 @@ class PoolTrials:
     def run(self, trial: Trial, log: Any) -> TrialResult:
         """Run one trial to its result. A file of it that others changed ends it as `infra`, which is told and not published.
 
-        So does a disk under the sweep's folder that is full or cannot be written, which also stops the sweep.
+        So does a disk that is full or fails, mostly that of the sweep's folder, which also stops the sweep.
         """
         with self.stop.running_trial():
             log.info("trial %s (%s) on pool %s", trial.name, trial.key, trial.pool)
@@ -84,12 +84,10 @@ class PoolTrials:
                 result = _not_followed(trial, str(error))
                 self.events.damaged(trial, result, log)
             except OSError as error:
-                if (disk := disk_error(error)) is None:
+                if (why := self._disk(error)) is None:
                     raise
                 self.stop.event.set()  # what the other trials measure could not be recorded either
-                result = _not_followed(
-                    trial, f"{disk.kind}: the sweep's folder {self.store.dir} cannot be written ({error.strerror}); {disk.remedy}"
-                )
+                result = _not_followed(trial, why)
                 self.events.damaged(trial, result, log)
             else:
                 self.events.finished(trial, result, log)
@@ -104,6 +102,15 @@ class PoolTrials:
         with HeldSlots(self.slots, trial, stop, self.slot_log, self.waits, *told, begun.slots if begun else None) as held:
             parts = (self.store, self.launcher, self.policy, stop, events.observed, self.watch, events.waiting, self.disturbances)
             return TrialRunner(*parts, self.slot_log.started, held.without).run(trial, begun.attempt if begun else None)
+
+    def _disk(self, error: OSError) -> str | None:
+        """Why the trial cannot be followed, where the error is a disk's; None for any other error."""
+        folder = self.store.dir
+        if (disk := disk_failure(error, [folder])) is None:
+            return None
+        if disk.kind == DATA_LOST or names_other_file(error, [folder]):
+            return f"{disk.kind}: {disk.text}; {disk.remedy}"
+        return f"{disk.kind}: the sweep's folder {folder} cannot be written ({error.strerror or disk.text}); {disk.remedy}"
 
     def _complete_files(self, trial: Trial, log: Any) -> None:
         """steps.parquet, and a copy of everything on the pool's storage where it has one."""

@@ -221,7 +221,7 @@ def test_a_disk_under_the_sweep_that_cannot_be_written_is_told_and_stops_it(
     store = saved(make_plan([trial]))
 
     def body(trial: Trial) -> TrialResult:
-        raise OSError(number, os.strerror(number))
+        raise OSError(number, os.strerror(number), str(store.trial_dir(trial.key) / "launch.json"))
 
     trials = cpu(store, trial, body)
     result = trials.run(trial, LOG)
@@ -229,6 +229,36 @@ def test_a_disk_under_the_sweep_that_cannot_be_written_is_told_and_stops_it(
     assert (result.outcome, result.reason) == (Outcome.INFRA, said)
     assert trials.events.told == [("started", 1), ("damaged", 1, Outcome.INFRA, said)]  # type: ignore[attr-defined]
     assert trials.stop.is_set() and store.stop_reason() is None, "nothing could be written"
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.ENOSPC, "disk_full: [Errno 28] No space left on device: '/elsewhere/code'; free some"),
+        (errno.EIO, "data_lost: [Errno 5] Input/output error: '/elsewhere/code'; it is not in the trial's own folder; check its disk"),
+    ],
+)
+def test_a_disk_other_than_the_sweeps_is_not_taken_for_it(cpu: Callable[..., PoolTrials], number: int, said: str) -> None:
+    trial = make_trial(1)
+
+    def body(trial: Trial) -> TrialResult:
+        raise OSError(number, os.strerror(number), "/elsewhere/code")
+
+    trials = cpu(saved(make_plan([trial])), trial, body)
+    result = trials.run(trial, LOG)
+    assert result.outcome is Outcome.INFRA and result.reason is not None and result.reason.startswith(said), result.reason
+    assert trials.stop.is_set()
+
+
+def test_a_full_disk_that_is_not_named_is_the_sweeps(cpu: Callable[..., PoolTrials]) -> None:
+    trial = make_trial(1)
+    store = saved(make_plan([trial]))
+
+    def body(trial: Trial) -> TrialResult:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    said = f"disk_full: the sweep's folder {store.dir} cannot be written (No space left on device); free some"
+    assert cpu(store, trial, body).run(trial, LOG).reason == said
 
 
 def test_another_error_of_files_is_raised(cpu: Callable[..., PoolTrials]) -> None:
