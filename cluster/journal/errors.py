@@ -28,4 +28,4 @@ class JournalInUse(TimeoutError):
     @classmethod
     def after(cls, waited_s: float, path: Path, writer: str) -> Self:
         """The error after `waited_s` seconds for `writer` to end."""
-        return cls(f"{path}: {writer} still writes there after {waited_s:g} s, so no other attempt may; end it")
+        return cls(f"{path}: {writer} or a child of it still writes there after {waited_s:g} s, so no other attempt may; end them")

@@ -61,7 +61,8 @@ def test_no_attempt_begins_while_an_earlier_one_writes(follow: Callable[..., Run
         result = running.end()
         assert running.folder == folder and earlier.poll() is None
     who = f"process {earlier.pid} on {os.uname().nodename} (attempt 1)"
-    said = f"earlier_attempt: {folder / 'journal.jsonl'}: {who} still writes there after {ENDED_S:g} s, so no other attempt may; end it"
+    said = f"{who} or a child of it still writes there after {ENDED_S:g} s, so no other attempt may; end them"
+    said = f"earlier_attempt: {folder / 'journal.jsonl'}: {said}"
     assert (result.outcome, result.attempt, result.reason) == (Outcome.INFRA, 2, said)
     assert (folder / "journal.jsonl").read_bytes() == before and not (folder / "ray").exists(), "nothing was written beside it"
 

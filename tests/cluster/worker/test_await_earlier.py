@@ -63,7 +63,7 @@ def test_a_trial_that_meets_an_earlier_attempt_gives_up_before_anything_is_set_u
     tmp_path: Path, held: Held, fitted: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leftovers, "end", list)
-    with pytest.raises(JournalInUse, match=r"journal\.jsonl: another process still writes there after 30 s, so no other attempt may"):
+    with pytest.raises(JournalInUse, match=r"journal\.jsonl: another process or a child of it still writes there after 30 s"):
         run(tmp_path)
     assert fitted == []
 
