@@ -38,11 +38,11 @@ def end() -> list[str]:
 
 
 def _runs(process: psutil.Process) -> bool:
-    """True if the process is Ray's, or descends from Ray or a template: it belongs to a running trial."""
-    return any(
-        _is_template(parent) or any(name.startswith(("raylet", "ray::")) for name in _names(parent))
-        for parent in (process, *process.parents())
-    )
+    """True if the process descends from Ray or a template: it belongs to a running trial.
+
+    Its own name says nothing: what a worker of Ray forked is still called `ray::...` once that worker is gone.
+    """
+    return any(_is_template(parent) or any(name.startswith(("raylet", "ray::")) for name in _names(parent)) for parent in process.parents())
 
 
 def _is_template(process: psutil.Process) -> bool:
