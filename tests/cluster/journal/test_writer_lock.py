@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from cluster.journal import earlier_attempt
-from cluster.journal.errors import JournalInUse
-from cluster.journal.journal import JournalWriter, read_journal
+from cluster.journal.errors import JournalError, JournalInUse
+from cluster.journal.journal import JournalWriter, last_writer, read_journal
 from cluster.journal.writer_lock import WriterLock, writer_ended
 
 ROOT = Path(__file__).parents[3]
@@ -178,6 +178,39 @@ def test_a_writer_gives_up_while_another_one_writes_and_names_it(tmp_path: Path)
         process.wait()
         JournalWriter(path, 2, patience_s=0.0).close()
     assert read_journal(path).attempt == 2
+
+
+def test_a_lock_that_a_windows_share_refuses_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """flock(2): on SMB it fails with EACCES where another has the lock."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EACCES, "Permission denied")
+
+    path = tmp_path / "journal.jsonl"
+    path.touch()
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    assert writer_ended(path, 0.0) is False
+    with pytest.raises(JournalInUse, match="another process or a child of it"):
+        JournalWriter(path, 1, patience_s=0.0)
+
+
+def test_a_writer_that_meets_a_damaged_journal_holds_no_lock(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(b"no line of a journal\n")
+    with pytest.raises(JournalError, match="is not a journal line"):
+        JournalWriter(path, 2)
+    assert writer_ended(path, 0.0) is True and path.read_bytes() == b"no line of a journal\n"
+
+
+def test_the_writer_that_is_named_is_the_last_one(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    assert last_writer(path) == "another process", "it has written nothing yet"
+    for attempt in (1, 2):
+        with JournalWriter(path, attempt) as journal:
+            journal.append("note", text="something")
+    assert last_writer(path) == f"process {os.getpid()} on {os.uname().nodename} (attempt 2)"
+    path.write_bytes(b"damaged\n")
+    assert last_writer(path) == "another process"
 
 
 def test_what_the_earlier_writer_adds_until_it_ends_is_kept(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch.utils.data
 
+from cluster import disk_errors
 from cluster.disk_errors import FULL, LOST, DiskError, disk_error, disk_failure, name_lost_folder, names_other_file
 from cluster.worker import main as worker
 from tests.contracts import make_trial
@@ -193,3 +194,17 @@ def test_an_error_says_to_other_nodes_that_this_ones_folder_is_lost(tmp_path: Pa
     assert (lost.filename, full.filename, named.filename) == (str(tmp_path), None, "/data/a")
     passed_on = pickle.loads(pickle.dumps(lost))
     assert disk_failure(passed_on, [tmp_path]) == ("disk_lost", f"[Errno 5] x: '{tmp_path}'", LOST.remedy)
+
+
+def test_only_the_trials_own_folder_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[Path] = []
+    monkeypatch.setattr(disk_errors, "_cannot_be_written", lambda folder: tried.append(folder) or folder.name == "sweep")
+    failure = disk_failure(OSError(errno.EIO, "x"), [tmp_path / "trial", tmp_path / "sweep"])
+    assert failure is not None and failure.kind == "data_lost" and tried == [tmp_path / "trial"]
+
+
+def test_of_several_errors_in_a_text_the_last_one_counts(tmp_path: Path) -> None:
+    text = "Traceback:\nOSError: [Errno 2] No such file: '/data/first'\nOSError: [Errno 5] Input/output error: '/data/last'\n"
+    assert disk_failure(OSError(text), [tmp_path]) == ("data_lost", "[Errno 5] Input/output error: '/data/last'", ELSEWHERE)
+    swapped = text.replace("Errno 2", "Errno 30").replace("Errno 5", "Errno 2")
+    assert disk_failure(OSError(swapped), [tmp_path]) is None

@@ -11,6 +11,7 @@ import pytest
 from cluster.journal.journal import JournalWriter, read_journal
 from cluster.journal.object_store import Storage
 from cluster.journal.replication import SegmentReader
+from cluster.kept_files import KEPT
 from cluster.worker import trial_files
 
 FILES = {"device_state.jsonl": b"state", "trace.json.gz": b"trace"}
@@ -68,3 +69,14 @@ def test_a_probe_and_a_trial_without_storage_send_nothing(tmp_path: Path) -> Non
     run_rank_zero(config, {"device_state.jsonl"})
     run_rank_zero({**config, "out": str(tmp_path / "shared"), "store": None, "probe": None}, {"device_state.jsonl"})
     assert Storage(store).get("device_state.jsonl") is None and (tmp_path / "shared" / "device_state.jsonl").exists()
+
+
+def test_which_folders_are_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trial's own is the first: it is the one that is tried."""
+    out = tmp_path / "a-20260101-000000-0000" / "trials" / "0123456789abcdef"
+    monkeypatch.delenv("SWEEPBENCH_POOL", raising=False)
+    monkeypatch.delenv(KEPT, raising=False)
+    assert trial_files.own_folders(out) == [out, tmp_path / "a-20260101-000000-0000"]
+    assert trial_files.own_folders(tmp_path / "scratch" / "x") == [tmp_path / "scratch" / "x"], "on storage it is of no sweep"
+    monkeypatch.setenv(KEPT, str(tmp_path / "kept"))
+    assert trial_files.own_folders(out) == [out, tmp_path / "a-20260101-000000-0000", tmp_path / "kept"]

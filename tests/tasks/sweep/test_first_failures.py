@@ -74,7 +74,7 @@ def test_one_trial_that_ended_otherwise_lets_the_sweep_go_on_for_good(outcome: O
     assert noted(watch, *ends, *((trial, failed(trial)) for trial in rest)) == [None] * 9
 
 
-@pytest.mark.parametrize("full", ["disk_full: no space left", "disk_lost: Read-only file system"])
+@pytest.mark.parametrize("full", ["disk_full: no space left", "disk_lost: Read-only file system", "data_lost: Input/output error"])
 def test_a_disk_counts_and_a_cancelled_trial_says_nothing(full: str) -> None:
     watch = FirstFailures({"cpu"})
     one, two, three, four = cells(4)

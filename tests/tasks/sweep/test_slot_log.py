@@ -133,3 +133,11 @@ def test_slots_that_a_trial_gives_back_after_it_asked_for_the_last_time_were_hel
     [hold] = read_holds(path)
     assert (hold.slots, hold.starts) == (("s8",), []) and hold.given_back is not None
     assert [json.loads(line)["event"] for line in path.read_text().splitlines()] == ["taken", "started", "withdrawn", "taken", "given_back"]
+
+
+def test_slots_that_were_withdrawn_last_are_held_no_more(tmp_path: Path) -> None:
+    path = tmp_path / "slots.jsonl"
+    log = SlotLog(path)
+    outage(log, 2)
+    log.given_back("a")
+    assert read_holds(path) == []

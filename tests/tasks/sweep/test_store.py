@@ -274,3 +274,32 @@ def test_a_night_of_this_version_is_read_as_it_is(tmp_path: Path) -> None:
     path.parent.mkdir()
     path.write_text(sealed_text(plan))
     assert read_plan(path) == plan
+
+
+@pytest.mark.parametrize(
+    ("outcome", "left"), [(Outcome.OK, False), (Outcome.CRASHED, False), (Outcome.INFRA, True), (Outcome.CANCELLED, True), (None, True)]
+)
+def test_what_a_killed_flow_was_writing_is_removed_where_nobody_writes_it_now(outcome: Outcome | None, left: bool) -> None:
+    """Of a trial whose result is not final a process may be writing the next one."""
+    trial = make_trial(1)
+    store = saved(make_plan([trial]))
+    if outcome is not None:
+        store.save_result(make_result(trial, outcome))
+    part, other = (store.trial_dir(trial.key) / name for name in (".result.json.0123abcd.tmp", ".trial.json.0123abcd.tmp"))
+    part.touch()
+    other.touch()
+    with store.lease():
+        assert part.exists() is left and other.exists(), "only of the file that was asked for"
+    (store.trial_dir(trial.key) / "trial.json").unlink()
+    store.tell_trials(make_plan([trial]))
+    assert not other.exists() and part.exists() is left
+
+
+def test_what_lies_beside_a_damaged_result_stays() -> None:
+    trial = make_trial(1)
+    store = saved(make_plan([trial]))
+    part = store.trial_dir(trial.key) / ".result.json.0123abcd.tmp"
+    part.touch()
+    (store.trial_dir(trial.key) / "result.json").write_text("{")
+    with store.lease():
+        assert part.exists()
