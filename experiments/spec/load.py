@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from experiments import workloads
 from experiments.config.errors import ConfigError, choose
-from experiments.config.named_files import chosen_file, misnamed, named_files
+from experiments.config.named_files import chosen_file
 from experiments.config.strict import Strict
-from experiments.config.validate import validate
-from experiments.config.yaml_document import Document, load
+from experiments.config.yaml_document import Document
 from experiments.parameters import TrainingParameters
 from experiments.spec.check import check
 from experiments.spec.overrides import check_overrides
 from experiments.spec.schema import PoolFacts, Suite, SuiteFile
+from experiments.spec.suite_files import read_suite, shown_path, suite_files
 from experiments.spec.vocabulary import BASE
-
-_HERE = Path(__file__).resolve().parents[1] / "suites"
 
 
 class SuiteInfo(Strict):
@@ -36,35 +33,27 @@ class SuiteInfo(Strict):
 def list_suites() -> list[SuiteInfo]:
     """Every suite that can be named, sorted. A file that cannot be read is listed with its problem."""
     suites = []
-    for name, path in sorted(_files().items()):
+    for name, path in sorted(suite_files().items()):
         try:
-            file = _read(path)[1]
+            file = read_suite(path)[1]
         except ConfigError as error:
-            suites.append(SuiteInfo(name=name, file=str(_shown(path)), workload=None, description="", profiles=[], problem=str(error)))
+            suites.append(SuiteInfo(name=name, file=str(shown_path(path)), workload=None, description="", profiles=[], problem=str(error)))
         else:
             info = SuiteInfo(
-                name=name, file=str(_shown(path)), workload=file.workload, description=file.description, profiles=[BASE, *file.profiles]
+                name=name, file=str(shown_path(path)), workload=file.workload, description=file.description, profiles=[BASE, *file.profiles]
             )
             suites.append(info)
     return suites
 
 
-def title_of(suite: Suite) -> str:
-    """What people call the suite; of a plan from before suites had a title as its file of today says, and its name where none tells."""
-    if suite.title is None and (path := _files().get(suite.suite)) is not None:
-        with suppress(ConfigError):  # what was measured has a report, whatever became of the file
-            return _read(path)[1].title or suite.suite
-    return suite.title or suite.suite
-
-
 def suite_file(name_or_path: str | Path) -> Path:
     """The file of a suite that is named, or given as a path. Raises ConfigError."""
-    return chosen_file(str(name_or_path), _files, "suite", "suite")
+    return chosen_file(str(name_or_path), suite_files, "suite", "suite")
 
 
 def profile_names(name_or_path: str | Path) -> list[str]:
     """The suite's profiles, `full` first. Raises ConfigError for a file that cannot be read."""
-    return [BASE, *_read(suite_file(name_or_path))[1].profiles]
+    return [BASE, *read_suite(suite_file(name_or_path))[1].profiles]
 
 
 def load_suite(
@@ -85,7 +74,7 @@ def load_suite(
     option, or the file, that names the profile and takes the blame for one that is not there.
     Raises ConfigError with every problem found.
     """
-    document, file = _read(suite_file(name_or_path))
+    document, file = read_suite(suite_file(name_or_path))
     chosen = profile or BASE
     if chosen != BASE and chosen not in file.profiles:
         problem = f"the suite {file.suite} has no such profile"
@@ -99,7 +88,7 @@ def load_suite(
 
 def load_profiles(name_or_path: str | Path, *, pools: Mapping[str, PoolFacts]) -> dict[str, Suite]:
     """Every profile of a suite by name, `full` first, without overrides. Raises ConfigError with every problem found."""
-    document, file = _read(suite_file(name_or_path))
+    document, file = read_suite(suite_file(name_or_path))
     return _checked(document, file, _schema(document, file), pools)
 
 
@@ -123,30 +112,3 @@ def _checked(document: Document, file: SuiteFile, schema: type[TrainingParameter
     if problems:
         raise ConfigError(problems)
     return suites
-
-
-def _read(path: Path) -> tuple[Document, SuiteFile]:
-    """The file, checked against the schema but not yet against its workload."""
-    document = load(path)
-    document = Document(_shown(path), document.data, document.lines)
-    file = validate(SuiteFile, document)
-    if problems := misnamed(document, "suite", file.suite, path):
-        raise ConfigError(problems)
-    for name in (BASE, "auto"):
-        if name in file.profiles:
-            problem = "is a name with a meaning of its own"
-            raise ConfigError([document.problem(("profiles", name), problem, "full is the suite without a profile; choose another name")])
-    return document, file
-
-
-def _shown(path: Path) -> Path:
-    """The path relative to the current folder, where it is inside."""
-    try:
-        return path.resolve().relative_to(Path.cwd())
-    except ValueError:
-        return path
-
-
-def _files() -> dict[str, Path]:
-    """Suite name -> file. Raises ConfigError if two files give one name."""
-    return named_files(_HERE, "suite")

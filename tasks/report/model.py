@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from experiments.metric import Direction
-from experiments.spec.load import title_of
+from experiments.spec.suite_files import title_of
 from experiments.trial import Outcome
 from tasks.analysis.aa import analyse
 from tasks.analysis.ab import ab_pairs

@@ -17,7 +17,7 @@ from experiments.atomic_file import atomic_write
 from experiments.config.error_text import why_not_written
 from experiments.config.errors import UserError
 from experiments.json_file import sealed_text
-from experiments.spec.load import title_of
+from experiments.spec.suite_files import title_of
 from experiments.step_record import FIELDS
 from experiments.trial import DataSource, Trial, TrialResult
 from tasks.analysis.cell import DEVICES, Cell

@@ -9,9 +9,10 @@ import pytest
 
 from experiments import workloads
 from experiments.config.errors import ConfigError
-from experiments.spec.load import list_suites, load_suite, title_of
+from experiments.spec.load import list_suites, load_suite
 from experiments.spec.matrix import expand
 from experiments.spec.schema import Suite
+from experiments.spec.suite_files import title_of
 from tests.experiments.spec.suite_helpers import POOLS, SUITE, WORKLOAD, Workshop, workshop
 
 __all__ = ["workshop"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +39,8 @@ def test_single_trials_are_marked_and_the_command_for_more_is_given(tmp_path: Pa
 def test_each_group_of_work_has_its_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fakes = [fake(workers, rate, model, repeats=3) for model in ("base", "large") for workers, rate in ((0, 100.0), (1, 150.0))]
     lines = printed(tmp_path, monkeypatch, fakes)
-    won = r"MP-1 is fastest, x1\.50 \(1\.\d+–1\.\d+\) over MP-0"
     apart = "Cells that do not do the same work are not compared with each other."
-    [said] = [line for line in lines if line.endswith(apart)]
-    assert re.fullmatch(rf"base: {won}; large: {won}\. {apart}", said)
+    assert f"MP-1 is fastest in each of 2 groups of cells. {apart}" in lines
     assert [line.split(": ")[:2] for line in lines[-2:]] == [[model, "MP-1 is fastest"] for model in ("base", "large")]
     assert not any("undecided" in line or "To decide more" in line for line in lines)
 
