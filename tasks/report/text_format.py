@@ -103,6 +103,7 @@ def quantity(value: float | None, metric: Metric) -> str:
 
 TOO_WIDE = "(interval too wide to use)"
 _USEFUL = 100.0  # upper over lower end of a ratio's interval, from which on its ends say nothing
+_WHOLE = 1e-9  # off a whole number, or of a value, which is the error of arithmetic
 _NARROW = 0.02  # between the ends of a ratio's interval, below which two decimals would hide its width
 
 
@@ -167,8 +168,8 @@ def _too_wide(ratio: Estimate) -> bool:
 
 
 def change(comparison: Estimate, metric: Metric) -> str:
-    """x1.17, in the decimals of its interval; on the linear scale +0.030, in the metric's own direction: less is always a minus."""
-    return _signed(comparison.value, metric) if comparison.linear else ratio_value(comparison)
+    """x1.17, on the linear scale +0.030; in the decimals of its interval. In the metric's own direction: less is always a minus."""
+    return _signed(comparison.value, comparison, metric) if comparison.linear else ratio_value(comparison)
 
 
 def change_interval(comparison: Estimate, metric: Metric) -> str:
@@ -176,7 +177,7 @@ def change_interval(comparison: Estimate, metric: Metric) -> str:
     if not comparison.linear or not math.isfinite(comparison.se):
         return interval(comparison)
     ends = (comparison.high, comparison.low) if metric.lower_is_better else (comparison.low, comparison.high)
-    return f"({' to '.join(_signed(end, metric) for end in ends)})"
+    return f"({' to '.join(_signed(end, comparison, metric) for end in ends)})"
 
 
 def change_text(comparison: Estimate, metric: Metric) -> str:
@@ -189,10 +190,40 @@ def signed(middle: float, low: float, high: float) -> str:
     return f"{middle:+.1f} % ({low:+.1f} to {high:+.1f})"
 
 
-def _signed(better_by: float, metric: Metric) -> str:
-    """What is `better_by` better, as a difference of values."""
+def _signed(better_by: float, comparison: Estimate, metric: Metric) -> str:
+    """What is `better_by` better, as a difference of values: one of the three numbers of `comparison`, which have the same unit and decimals."""
     by = -better_by if metric.lower_is_better else better_by
-    return f"{'+' if by > 0 else '−' if by < 0 else ''}{difference(abs(by), metric)}"
+    if not math.isfinite(comparison.se):
+        text = difference(abs(by), metric)
+    else:
+        factor, unit = _unit_of_differences(comparison, metric)
+        text = f"{abs(by) * factor:,.{_decimals_of_differences(comparison, metric, factor)}f} {unit}".rstrip()
+    return f"{'' if not re.search('[1-9]', text) else '+' if by > 0 else '−'}{text}"
+
+
+def _unit_of_differences(comparison: Estimate, metric: Metric) -> tuple[float, str]:
+    """(by what the three numbers of `comparison` are multiplied, the unit that they have then)."""
+    largest = max(abs(comparison.low), abs(comparison.high))
+    match metric.kind:
+        case Kind.SHARE:
+            return 100.0, "points"
+        case Kind.SECONDS:
+            return (1000.0, "ms") if largest < 1 else (1.0, "s")
+        case Kind.BYTES:
+            return (2.0**-30, "GiB") if largest >= 2**30 else (2.0**-20, "MiB")
+        case _:
+            return 1.0, metric.unit
+
+
+def _decimals_of_differences(comparison: Estimate, metric: Metric, factor: float) -> int:
+    """None where all three differences of counts are whole; else so many that half the interval has two digits, or where it has no width
+    the value three."""
+    shown = [number * factor for number in (comparison.value, comparison.low, comparison.high)]
+    if metric.kind is Kind.COUNT and all(abs(number - round(number)) < _WHOLE for number in shown):
+        return 0
+    half, digits = ((shown[2] - shown[1]) / 2, 2) if shown[2] - shown[1] > _WHOLE * abs(shown[0]) else (abs(shown[0]), 3)
+    exponent = int(f"{half:.{digits - 1}e}".partition("e")[2])  # of the rounded number, as in `number`
+    return min(max(0, digits - 1 - exponent), 9)
 
 
 def difference(value: float, metric: Metric) -> str:

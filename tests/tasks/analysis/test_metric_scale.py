@@ -51,7 +51,7 @@ def test_a_score_of_0_is_0_and_is_compared_by_a_difference(tmp_path: Path) -> No
     assert table.ratio == "the signed number is the difference from"
     cells = table.rows[0][1]
     assert [cell.value for cell in cells] == ["0", "0.2500", "0.01000"]
-    assert [cell.speedup for cell in cells] == ["baseline", "+0.2500 (+0.2500 to +0.2500)", "+0.01000 (+0.01000 to +0.01000)"]
+    assert [cell.speedup for cell in cells] == ["baseline", "+0.250 (+0.250 to +0.250)", "+0.0100 (+0.0100 to +0.0100)"]
     assert [cell.words for cell in cells] == ["", "", "same"]
     [winner] = make_report(load_sweep(folder)).winners
     assert winner.axes["dataloader_workers"] == 1
@@ -77,7 +77,7 @@ def test_the_lowest_wins(tmp_path: Path, metric: str, key: str, values: tuple[fl
 
 def test_a_difference_of_counts_reads_in_their_own_direction(tmp_path: Path) -> None:
     folder = sweep_of(tmp_path, "alloc_retries", [windowed(0, alloc_retries=9), windowed(1, alloc_retries=0)])
-    assert table_in(folder).rows[0][1][1].speedup == "−9 (−10 to −7.990)"
+    assert table_in(folder).rows[0][1][1].speedup == "−9.0 (−10.0 to −8.0)"
     cell = cells_of(folder)[1]
     assert cell.speedup is not None and cell.speedup.value == pytest.approx(9)  # better by 9
 
