@@ -28,7 +28,8 @@ from tasks.report.published_beside import ENOUGH
 from tasks.report.text_format import change_text, devices_told, listed, percent, plural, quantity, spread
 
 PATH = Path(__file__).with_name("goals.yaml")
-HEADER = ["what", "goal, and where from", "best measured", "how far", "where the peak went", "page"]
+REACHED = ["what", "goal, and where from", "best measured", "how far", "page"]
+PEAK = ["what", "where the peak went", "page"]
 DROPS = 3  # the largest that are named
 BEYOND, SHORT, OPEN = "beyond it", "short of it", "open: the interval holds the goal"
 _ALONE = "its loss was compared with none"
@@ -106,11 +107,29 @@ def read_goals(path: Path = PATH) -> Sequence[Goal]:
     return validate(Goals, load(path)).goals
 
 
-def goals_table(goals: Sequence[Goal], pages: Sequence[Page], heads: Mapping[Path, Report | None]) -> str:
-    """A row for each goal, as Markdown; links are from docs/results. `heads`: of each sweep its head_of, by its folder."""
+@dataclass(frozen=True)
+class GoalTables:
+    """Markdown, a row for each goal: how far the best cell is from it, and where its device's peak went."""
+
+    reached: str
+    peak: str
+
+
+def goal_tables(goals: Sequence[Goal], pages: Sequence[Page], heads: Mapping[Path, Report | None]) -> GoalTables:
+    """Links are from docs/results; what is not measured has no row of the peak. `heads`: each sweep's head_of, by its folder."""
     plain = [(page, sweep, heads[sweep.folder]) for page in pages for sweep in page.sweeps if not sweep.kind]
     cells = [(page, sweep, head.cells) for page, sweep, head in plain if head is not None]
-    return grid(HEADER, [_row(goal, list(_found(goal, cells))) for goal in goals])
+    found = [list(_found(goal, cells)) for goal in goals]
+    best = [_best(goal, near) for goal, near in zip(goals, found, strict=True)]
+    rows = list(zip(goals, best, found, strict=True))
+    peaks = [_peak(goal, near, others) for goal, near, others in rows if near is not None]
+    return GoalTables(grid(REACHED, [_row(*one) for one in rows]), grid(PEAK, peaks))
+
+
+def _best(goal: Goal, found: Sequence[Near]) -> Near | None:
+    """The nearest, or one as good of whose loss more is shown; None where none is measured."""
+    near = nearest(goal, found)
+    return near and (nearest(goal, [one for one in found if _as_good_and_shown(goal, one, near)]) or near)
 
 
 def nearest(goal: Goal, found: Iterable[Near]) -> Near | None:
@@ -163,19 +182,23 @@ def _has(cell: Cell, where: Mapping[str, Value]) -> bool:
     return all(parameters.get(name) in (wanted if isinstance(wanted, list) else [wanted]) for name, wanted in where.items())
 
 
-def _row(goal: Goal, found: Sequence[Near]) -> list[str]:
-    aim, near = f"{_aim(goal)}; {goal.source}", nearest(goal, found)
+def _row(goal: Goal, near: Near | None, found: Sequence[Near]) -> list[str]:
+    aim = f"{_aim(goal)}; {goal.source}"
     if near is None:
-        return [goal.what, md(aim), "not measured", "–", "–", "–"]
-    near = nearest(goal, [one for one in found if _as_good_and_shown(goal, one, near)]) or near
-    far, peak = how_far(goal, near), md(where_the_peak_went(near.cell))
+        return [goal.what, md(aim), "not measured", "–", "–"]
+    far = how_far(goal, near)
     if _elsewhere(goal, near) and (own := nearest(goal, [one for one in found if not _elsewhere(goal, one)])):
         far += f". On {_card(goal)}: {md(_measured(goal, own))}: {how_far(goal, own)} ({_link(own)})"
     if _unclaimed(goal, near) and (sure := nearest(goal, [one for one in found if not of_the_loss(one)])):
         far += f". The best that is proven, or a reference itself: {md(_measured(goal, sure))}: {how_far(goal, sure)} ({_link(sure)})"
+    return [goal.what, md(aim), md(_measured(goal, near)), far, _link(near)]
+
+
+def _peak(goal: Goal, near: Near, found: Sequence[Near]) -> list[str]:
+    peak = md(where_the_peak_went(near.cell))
     if not _is_traced(near.cell) and (traced := nearest(goal, [one for one in found if _is_traced(one.cell)])):
         peak += f". Of the best that was, {md(_measured(goal, traced))}: {md(where_the_peak_went(traced.cell))} ({_link(traced)})"
-    return [goal.what, md(aim), md(_measured(goal, near)), far, peak, _link(near)]
+    return [goal.what, peak, _link(near)]
 
 
 def _as_good_and_shown(goal: Goal, one: Near, best: Near) -> bool:

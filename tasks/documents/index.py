@@ -5,30 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from experiments.spec.suite_files import title_of
+from tasks.documents.goals import GoalTables
 from tasks.documents.published import Page, SweepOnPage
-from tasks.report.given_command import given_command
 from tasks.report.markdown import grid, md
 
 HEAD = """# Results
 
-The pages of `sweep publish` and `sweep campaign`, a line for each sweep. Each has the plan, every step of every trial, the report and its
-figures beside it; `sweep publish --check FOLDER` tells whether a file was changed since. Single trials decide nothing, and the pages say
-so: of them nothing is found here, unless the question was what fits. *Not shown to differ*: no verdict fell at
-the level that was used, which does not say that the cells are equal. A command is as it was given: campaigns and profiles of earlier pages
-have other names [today](../operating.md#campaigns); *in 2 runs*: trials were begun twice, by the command again or by `sweep resume`.
-This index is written by `python -m tasks.documents`.
+A line for each sweep that `sweep publish` or `sweep campaign` published: [all sweeps](#all-sweeps). What the best of them say:
+[how far from what we aim at](#how-far-from-what-we-aim-at), [where the peak went](#where-the-peak-went) and
+[others' ratios beside ours](#others-ratios-beside-ours). `python -m tasks.documents` writes this index.
+
+Each page has the plan, every step of every trial, the report and its figures, and says how it was measured: by which command, at which
+commit, with what software. `sweep publish --check FOLDER` tells whether a file was changed since. A page's command is as it was given:
+campaigns and profiles of earlier pages have other names [today](../operating.md#campaigns); *in 2 runs*: trials were begun twice, by the
+command again or by `sweep resume`.
 """
 GOALS = """## How far from what we aim at
 
-Of each goal (tasks/documents/goals.yaml) the best cell of all pages below, of those with three trials where there are such; where the
+Of each goal (tasks/documents/goals.yaml) the best cell of all pages above, of those with three trials where there are such; where the
 goal's source had other machines or settings, it says so. Picked as the best of several pages, a cell may be lucky. *Beyond it*: the whole
 interval is; nothing is claimed of a cell that was not shown to learn what its reference learns: then the best one is told as well whose
 loss is proven, or which is a reference itself; of two whose intervals overlap, the one with the proven loss. *On another card*: than the
 goal is of; where a page has that card, its best is told too. A ratio is over the cell of the same sweep that differs in the least else,
-with its page's interval: 95 %, or more where the sweep was looked at several times. Where the peak went: the data sheet's peak of the
-precisions that compute (of fp8 and bf16 where a step has both), and the three largest drops of the cell's traced steps, which the profiler
-slows ([how they are made](../measuring.md#where-the-peak-goes)); where none were traced, also those of the best cell that has traced ones.
-With the smaller drops, and less the gains, they add up to the peak.
+with its page's interval: 95 %, or more where the sweep was looked at several times.
+"""
+PEAK = """## Where the peak went
+
+In the cells above: the data sheet's peak of the precisions that compute (of fp8 and bf16 where a step has both), and the three largest
+drops of the cell's traced steps, which the profiler slows ([how they are made](../measuring.md#where-the-peak-goes)); where none were
+traced, also those of the best cell that has traced ones. With the smaller drops, and less the gains, they add up to the peak.
 """
 RATIOS = """## Others' ratios beside ours
 
@@ -39,6 +45,10 @@ under *Published by others*. Brackets are our intervals, of 95 % or more; of wha
 TFLOP/s*: of cells that do other work for a sample, such as more pixels.
 """
 ALL = """## All sweeps
+
+Single trials decide nothing: of them nothing is found here (–), unless the question was what fits. *Not shown to differ*: no verdict fell
+at the level that was used, which does not say that the cells are equal. *Not claimed*: nothing shows that the cell learns what its
+reference learns.
 """
 OTHERS = """Pages without a manifest: records of another kind. Those of before `sweep publish`, of single trials, are in the repository's
 history: `git show d30ac837:docs/results/NAME/README.md`, NAME one of bridgetower-h100, bridgetower-h200, clip-precision-h200 (with
@@ -46,29 +56,28 @@ linear_layer), clip-stability-h200 and flava-h200. So are pages that a later cam
 """
 
 
-def index_of(pages: Sequence[Page], found: Mapping[Path, str], goals: str, ratios: str) -> str:
+def index_of(pages: Sequence[Page], found: Mapping[Path, str], goals: GoalTables, ratios: str) -> str:
     """The index as Markdown, written by `python -m tasks.documents`.
 
     `found`: what each sweep found, by its folder (finding.py). `goals`, `ratios`: the tables of goals.py and ratios_of_others.py.
     """
-    header = ["page", "suite", "what it is", "device", "date", "commit", "trials", "what it found", "command"]
+    header = ["page", "what it is", "found", "device", "trials", "date", "suite"]
     rows = [_row(page, sweep, found[sweep.folder]) for page in pages for sweep in page.sweeps]
-    table = grid(header, rows)
     others = "\n".join(f"- [{md(page.name)}]({page.name}/README.md): {md(page.title)}" for page in pages if not page.sweeps)
-    return "\n".join([HEAD, GOALS, f"{goals}\n", RATIOS, f"{ratios}\n", ALL, f"{table}\n", *([OTHERS, f"{others}\n"] if others else [])])
+    tables = [(ALL, grid(header, rows)), *([(OTHERS, others)] if others else [])]
+    tables += [(GOALS, goals.reached), (PEAK, goals.peak), (RATIOS, ratios)]
+    return "\n".join([HEAD, *(f"{text}\n{table}\n" for text, table in tables)])
 
 
 def _row(page: Page, sweep: SweepOnPage, found: str) -> list[str]:
     plan = sweep.plan
-    what = plan.suite.report.title or plan.suite.description
+    where = f"#{sweep.folder.name}" if len(page.sweeps) > 1 else ""  # of a page of one sweep its head is there
     return [
-        f"[{md(page.name)}]({page.name}/README.md)",
-        md(" · ".join([plan.suite.suite, plan.profile, *([sweep.kind] if sweep.kind else [])])),
-        md(what),
-        md(sweep.devices),
-        sweep.date,
-        sweep.commit,
-        sweep.trials,
+        f"[{md(page.name)}]({page.name}/README.md{where})",
+        md(plan.suite.report.title or f"{title_of(plan.suite)}: {plan.suite.description}"),
         md(found) or "–",
-        given_command(plan, sweep.held).replace("|", "\\|"),
+        md(sweep.devices),
+        sweep.trials,
+        sweep.date,
+        md(" · ".join([plan.suite.suite, plan.profile, *([sweep.kind] if sweep.kind else [])])),
     ]

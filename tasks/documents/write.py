@@ -9,7 +9,7 @@ from experiments.atomic_file import atomic_write
 from experiments.spec.load import list_suites
 from tasks.documents.finding import finding, head_of
 from tasks.documents.first_table import first_table
-from tasks.documents.goals import goals_table, read_goals
+from tasks.documents.goals import goal_tables, read_goals
 from tasks.documents.held_table import held_tables
 from tasks.documents.in_short import in_short
 from tasks.documents.index import index_of
@@ -40,7 +40,7 @@ def documents_of(root: Path) -> Mapping[Path, str]:
     text = with_block(readme.read_text(), "results", COMMAND, first_table(root / FIRST, root), README)
     return {
         readme: with_block(text, "suites", COMMAND, suites_table(suites, pages, short, root, root / FIRST), README),
-        results / README: index_of(pages, found, goals_table(read_goals(), pages, heads), ratios_table(pages, heads)),
+        results / README: index_of(pages, found, goal_tables(read_goals(), pages, heads), ratios_table(pages, heads)),
         measuring: with_block(measuring.read_text(), "held", COMMAND, held_tables(pages), "docs/measuring.md"),
         table: with_block(table.read_text(), "metrics", COMMAND, metrics_table(), "docs/metrics.md"),
     }

@@ -27,6 +27,7 @@ from tasks.report.next_step import NextStep, Outlook
 from tasks.report.text_format import change, change_interval, change_text, difference, ended, listed, percent, plural, quantity, spread
 
 MOST_NAMES = 4
+NOT_CLAIMED = "not claimed: loss parity unproven"
 _FEW = 3  # repeats; with fewer the spread is not known well enough to say how many more it takes
 HOPELESS = f"No sensible number of repeats would decide it: more than {SENSIBLE} rounds as it looks now."
 
@@ -59,7 +60,7 @@ class Answer:
     certainty: Sequence[str] = ()
     next_step: NextStep | None = None
     work: str = field(default="", kw_only=True)
-    brief: str = field(default="", kw_only=True)  # in place of headline and value in `line`, where the headline gives reasons
+    brief: str = field(default="", kw_only=True)  # in place of headline and value in `line`, where it tells more than both
     ahead_of: Duel | None = field(default=None, kw_only=True)  # the next cell, where `best` is ahead of every other one, proven or not
     level: Sequence[Cell] = field(default=(), kw_only=True)  # those that `best` was compared with and is not ahead of
     same_within: str = field(default="", kw_only=True)  # where all `level` are the same as `best`: the smallest effect that counts
@@ -262,14 +263,14 @@ def _unproven(best: Cell, found: Sequence[Duel], standing: Sequence[Cell], struc
     """The best cell is ahead of all others, but nothing shows that it learns the same."""
     note = best.parity_note or _not_compared([duel.other for duel in found if not best.may_lead(duel.other)])
     measured = f"{best.short} was measured {superlative(best.metric)}"
-    headline = f"{measured}, but its loss parity is {note}"
+    headline = f"{measured}; {NOT_CLAIMED}"
     value, what = value_of(best)
-    lead = f"{_by(best, _next(found))} over the next, {_next(found).other.short}: not claimed"
-    brief = f"{measured}: {value}, {what}; {lead}, since its loss parity is {note.partition(':')[0]}"
+    lead = f"{_by(best, _next(found))} over the next, {_next(found).other.short}"
+    brief = f"{measured}: {value}, {what}; {lead}: not claimed, since its loss parity is {note.partition(':')[0]}"
     rest = [cell for cell in standing if all(cell.may_lead(other) for other in standing if other is not cell)]
     proven = _answer(rest, "", asked) if len(rest) > 1 else None
     without = [f"Without the unproven: {proven.headline}."] if proven else []
-    certainty = [f"{value}, {what}; {lead}.", *without, *struck]
+    certainty = [f"{value}, {what}; {lead}.", f"Its loss parity is {note}.", *without, *struck]
     lacks = best.parity is None or min(best.parity.seeds, best.parity.pairs) < REFERENCE_SEEDS  # else it takes steps, which its note tells
     step = asked.outlook.proof() if lacks else None
     ahead_of = _next(found)

@@ -62,6 +62,21 @@ def pooled_certificates(known: Iterable[Sequence[KnownOfDevice]]) -> list[str]:
     return [f"In {len(one.sweeps)} sweeps together: {line}" for one, line in zip(pooled, lines, strict=True)]
 
 
+def certificates_in_brief(known: Sequence[KnownOfDevice]) -> str:
+    """What each device's pairs showed, without the intervals, which stand in its own sentence; empty where none is known."""
+    several = len(known) > 1
+    told = [f"{f'{one.device}: ' if several else ''}{_in_brief(one.certificate)}" for one in known if one.certificate is not None]
+    return f"{'; '.join(told)}." if told else ""
+
+
+def _in_brief(certificate: Certificate) -> str:
+    pairs, group = plural(certificate.pairs, "A/A pair"), certificate.group(GROUP) if certificate.current else None
+    if group is None or group.covered.of < LEAST_GROUPS:
+        return f"{pairs}, {'too few to test intervals of three repeats' if group else 'judged by earlier statistics'}"
+    covered = f"{group.covered.hits} of {group.covered.of}{judged(group.covered)}"
+    return f"{pairs}: intervals of three repeats covered {covered}, {plural(group.false_verdicts.hits, 'false verdict')}"
+
+
 def _line(known: KnownOfDevice, suite: str, *, pool: bool) -> str:
     device = f"{known.device}{f' (pool {known.pool})' if pool else ''}{_of(known.metric)}"
     if known.certificate is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tasks.report.answer import MOST_NAMES, Answer, over_baseline
+from tasks.report.answer import MOST_NAMES, NOT_CLAIMED, Answer, over_baseline
 from tasks.report.cell_names import without_labels
 from tasks.report.text_format import listed
 
@@ -52,6 +52,11 @@ def of_groups(answers: Sequence[Answer]) -> str:
     return f"{_of_few(ranked) if len(ranked) <= MOST_NAMES else _of_many(ranked)}."
 
 
+def is_any_compared(answers: Sequence[Answer]) -> bool:
+    """Whether a group has more than one cell."""
+    return bool(_ranked(answers))
+
+
 def _ranked(answers: Sequence[Answer]) -> list[Answer]:
     return [answer for answer in answers if answer.compared > 1]
 
@@ -94,7 +99,7 @@ def _decided(answer: Answer) -> str:
         said = f"{listed(names, MOST_NAMES)} {are} the same as {answer.best.short} to within {answer.same_within}"
     elif answer.ahead_of is not None:
         over = f"{answer.lead} over {answer.ahead_of.other.short}"
-        unproven = f"{answer.best.short} was measured {over}, not claimed: loss parity unproven"
+        unproven = f"{answer.best.short} was measured {over}, {NOT_CLAIMED}"
         said = f"{answer.headline}, {over}" if answer.winner else unproven
     elif over := over_baseline(answer.best):
         said = f"no clear winner, but {answer.best.short} is {over}"

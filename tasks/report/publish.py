@@ -27,14 +27,14 @@ from tasks.analysis.published_steps import CAPPED_BY, write_published_steps
 from tasks.analysis.results import Sweep, load_sweep, meta_of, steps_table
 from tasks.analysis.trial_row import TrialRow
 from tasks.report.cell_counts import disturbed_among, per_cell
-from tasks.report.certificate_text import certificate_lines, pooled_certificates
+from tasks.report.certificate_text import certificate_lines, certificates_in_brief, pooled_certificates
 from tasks.report.comparison_table import ComparisonTable
 from tasks.report.given_command import given_command
-from tasks.report.group_answers import of_groups
 from tasks.report.headline import headline_of
 from tasks.report.held_text import held_sentence
 from tasks.report.hidden_names import hidden
 from tasks.report.lacks import README, Lack, write_lacks
+from tasks.report.list_line import list_line
 from tasks.report.manifest import MANIFEST, check_published, files_below, listed_files, write_manifest
 from tasks.report.markdown import render_text
 from tasks.report.model import Report, kind_of, make_report
@@ -227,7 +227,7 @@ def published_sweep(folder: Path) -> PublishedSweep:
         report,
         heading,
         set_and_chosen(published.plan.request),
-        " ".join(covered) or (of_groups(report.answers) if len(report.answers) > 1 else headline.said),
+        certificates_in_brief(known) or list_line(report),
         render_text("report_head.md.jinja", report=report, headline=headline).strip(),
         _facts(published, report.cells),
         given_command(published.plan, held_of(published)),

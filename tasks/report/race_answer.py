@@ -9,7 +9,7 @@ from experiments.config import duration
 from tasks.analysis.cell import Cell
 from tasks.analysis.race import Dropout, Race, State, Why
 from tasks.analysis.row_times import row_times
-from tasks.report.answer import MOST_NAMES, Answer, superlative, value_of
+from tasks.report.answer import MOST_NAMES, NOT_CLAIMED, Answer, superlative, value_of
 from tasks.report.next_step import NextStep, Outlook
 from tasks.report.text_format import OUTCOMES, listed, percent, plural, times
 
@@ -44,7 +44,7 @@ def race_answer(race: Race, cells: Sequence[Cell], outlook: Outlook) -> Answer |
     alone = all(one.why not in (Why.BEHIND, Why.LIMIT) for one in race.dropouts)
     if alone or unproven:
         only = f"{best.short} is the only setting left: none was shown to be worse"
-        measured = f"{best.short} was measured {superlative(best.metric)}, but its loss parity is {best.parity_note or 'unproven'}"
+        measured = f"{best.short} was measured {superlative(best.metric)}; {NOT_CLAIMED}"
         certainty = [f"{value}, {what}.", *_parity(best, unproven=unproven), *tail]
         return Answer(only if alone else measured, best, count, certainty=certainty)
     headline = f"{best.short} is {superlative(best.metric)}"

@@ -191,7 +191,7 @@ def signed(middle: float, low: float, high: float) -> str:
 
 
 def _signed(better_by: float, comparison: Estimate, metric: Metric) -> str:
-    """What is `better_by` better, as a difference of values: one of the three numbers of `comparison`, which have the same unit and decimals."""
+    """What is `better_by` better, as a difference of values: one of the three numbers of `comparison`, all in one unit and its decimals."""
     by = -better_by if metric.lower_is_better else better_by
     if not math.isfinite(comparison.se):
         text = difference(abs(by), metric)

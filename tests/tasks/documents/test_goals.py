@@ -21,7 +21,7 @@ from experiments.stats.loss_parity import ParityStatus
 from tasks.analysis.waterfall import Waterfall
 from tasks.documents import goals
 from tasks.documents.finding import head_of
-from tasks.documents.goals import Goal, Near, goals_table, how_far, nearest, read_goals, where_the_peak_went
+from tasks.documents.goals import Goal, Near, goal_tables, how_far, nearest, read_goals, where_the_peak_went
 from tasks.documents.published import Page, pages_in
 from tasks.report.model import Report
 from tasks.report.publish import publish
@@ -70,10 +70,15 @@ def heads_of(pages: list[Page]) -> dict[Path, Report | None]:
 
 
 def row(goal: dict[str, Any], pages: list[Page]) -> list[str]:
+    """The goal's row of both tables, with the page once: what, aim, best, how far, where the peak went, page."""
     told = {"what": "Made up", "suite": "made_up", "where": {"model": "base"}, "source": "ours", **goal}
-    lines = goals_table([Goal.model_validate(told)], pages, heads_of(pages)).splitlines()
-    assert len(lines) == 3 and lines[0] == "| what | goal, and where from | best measured | how far | where the peak went | page |"
-    return [cell.strip() for cell in lines[2].strip("|").split("|")]
+    tables = goal_tables([Goal.model_validate(told)], pages, heads_of(pages))
+    reached, peak = tables.reached.splitlines(), tables.peak.splitlines()
+    assert reached[0] == "| what | goal, and where from | best measured | how far | page |" and len(reached) == 3
+    assert peak[0] == "| what | where the peak went | page |"
+    own, went = ([cell.strip() for cell in line.strip("|").split("|")] for line in (reached[2], (peak[2:] or ["| Made up | – | – |"])[0]))
+    assert (own[0], own[4]) == (went[0], went[2])
+    return [*own[:4], went[1], own[4]]
 
 
 UNASKED = "; its loss was compared with none"

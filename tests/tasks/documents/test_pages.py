@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from tasks.documents import first_table as first_table_module
 from tasks.documents import write
 from tasks.documents.finding import finding, head_of
 from tasks.documents.first_table import first_table, measured
+from tasks.documents.goals import GoalTables
 from tasks.documents.in_short import in_short
 from tasks.documents.index import index_of
 from tasks.documents.published import Page, SweepOnPage, pages_in, sweep_on_page
@@ -75,14 +77,12 @@ def found(pages: list[Page]) -> dict[Path, str]:
     return {sweep.folder: finding(sweep, head_of(sweep)) for page in pages for sweep in page.sweeps}
 
 
-def test_what_a_sweep_found_is_what_its_pages_headline_says(pages: list[Page]) -> None:
+def test_what_a_sweep_found_is_what_the_contents_of_its_page_say(pages: list[Page]) -> None:
     once, repeated, fits = (finding(sweep, head_of(sweep)) for sweep in pages[0].sweeps)
     assert once == "", "each cell ran once"
-    assert (
-        repeated.startswith("MP-1 is fastest: 150.0 samples/s, ")
-        and "; it beats every other cell; the next, MP-0, by x1.50 (1." in repeated
-    )
-    assert ". MP-1 is the fastest measured (x1.50" in repeated, "how many processes are enough, which the table is about"
+    assert repeated == "MP-1 is fastest: 150.0 samples/s, x1.50 (1.47–1.53) over MP-0."
+    contents = (pages[0].folder / "README.md").read_text()
+    assert f"(#{REPEATED}): {repeated}\n" in contents, "the same as in its page's contents"
     assert fits == "Largest that fits: 6b, and 7b, 16.7 % larger, does not."
 
 
@@ -230,24 +230,27 @@ def test_a_command_in_the_first_tables_sentences_is_code_as_in_the_report(
     assert headline_markdown(told) == "**A is faster**. Undecided: `sweep resume a_b` goes on.\n"
 
 
+TABLES = GoalTables("| goals |", "| peaks |")
+
+
 def test_the_index_has_a_line_for_each_sweep_and_the_records(pages: list[Page], found: dict[Path, str]) -> None:
-    text = index_of(pages, found, "| goals |", "| ratios |")
-    assert (
-        text.index("## How far")
-        < text.index("| goals |")
-        < text.index("## Others' ratios")
-        < text.index("| ratios |")
-        < text.index("## All sweeps")
-    )
+    text = index_of(pages, found, TABLES, "| ratios |")
+    parts = ("# Results", "## All sweeps", "| [page]", "- [record]", "## How far", "| goals |", "## Where the peak", "| peaks |")
+    places = [text.index(part) for part in (*parts, "## Others' ratios", "| ratios |")]
+    assert places == sorted(places), "the index comes first"
+    headings = {"#" + re.sub("[^a-z ]", "", line[3:].lower()).replace(" ", "-") for line in text.splitlines() if line.startswith("## ")}
+    assert set(re.findall(r"\]\((#[^)]+)\)", text)) == headings
     lines = [line for line in text.splitlines() if line.startswith("| [page]")]
     assert len(lines) == 3
     assert lines[1] == (
-        "| [page](page/README.md) | made\\_up · smoke | Made-up numbers. | Made-up CPU | 2026-01-01 | 0123456789ab | "
-        f"2 to 3 trials for each of 2 cells | {found[pages[0].sweeps[1].folder]} | `sweep run made_up --profile smoke` |"
+        f"| [page](page/README.md#{REPEATED}) | made\\_up: Made-up numbers. | {found[pages[0].sweeps[1].folder]} | Made-up CPU | "
+        "2 to 3 trials for each of 2 cells | 2026-01-01 | made\\_up · smoke |"
     )
-    assert " | 1 trial for each of 2 cells | – | " in lines[0]
-    assert text.endswith("- [record](record/README.md): A record\\_of old\n")
-    assert "Pages without a manifest" not in index_of(pages[:1], found, "", "")
+    assert " | – | Other | 1 trial for each of 2 cells | " in lines[0]
+    assert "- [record](record/README.md): A record\\_of old\n" in text
+    alone = index_of([replace(pages[0], sweeps=pages[0].sweeps[:1])], found, TABLES, "")
+    assert "\n| [page](page/README.md) | " in alone, "its head is the page's"
+    assert "Pages without a manifest" not in index_of(pages[:1], found, TABLES, "")
 
 
 def test_the_command_is_told_with_the_resume_that_gave_it_more_time(pages: list[Page]) -> None:
@@ -255,7 +258,6 @@ def test_the_command_is_told_with_the_resume_that_gave_it_more_time(pages: list[
     once = pages[0].sweeps[0]
     longer = replace(once, plan=once.plan.model_copy(update={"decide": DecideSettings(budget_s=327.0)}))
     said = "`sweep run made_up --profile smoke`, continued by `sweep resume --budget ...`, up to 5 min of trials in all"
-    assert f"| {said} |" in index_of([replace(pages[0], sweeps=[longer])], {longer.folder: ""}, "", "")
     assert measured(longer).startswith(f"{said}: 1 trial for each of 2 cells, 2 in all, ")
 
 
@@ -278,7 +280,7 @@ def test_a_row_leaves_out_groups_of_one_cell_where_all_groups_share_a_sentence(t
     [page] = pages_in(tmp_path)
     said = finding(page.sweeps[0], head_of(page.sweeps[0]))
     assert said.startswith("MP-0: from 1 to 2 devices the rate of all together grows x1.902 (")
-    assert "; devices 1: MP-1 is fastest: 150" in said
+    assert "; devices 1: MP-1 is fastest, x1.50" in said
     assert "devices 2: " not in said and said.endswith(".") and not said.endswith("..")
 
 

@@ -12,6 +12,7 @@ from tasks.analysis.certificates import Certificate, CertifiedGroups, KnownOfDev
 from tasks.report.certificate_text import (
     aa_headline,
     certificate_lines,
+    certificates_in_brief,
     counted,
     judged,
     of_groups,
@@ -110,6 +111,18 @@ def test_several_sweeps_of_one_device_are_told_together() -> None:
     (line,) = pooled_certificates([first, second])
     assert line.startswith("In 2 sweeps together: 428 A/A pairs (synthetic and bert) on NVIDIA H200: intervals of three repeats covered ")
     assert "covered 70 of 74 (86.7–98.5 %), 0 false verdicts (0–4.9 %); single pairs" in line
+
+
+def test_a_line_of_a_list_has_what_was_counted_without_its_intervals() -> None:
+    assert certificates_in_brief([known()]) == "214 A/A pairs: intervals of three repeats covered 68 of 71, 0 false verdicts."
+    narrow = "214 A/A pairs: intervals of three repeats covered 50 of 71, too narrow, 1 false verdict."
+    assert certificates_in_brief([known(covered=50, false=1)]) == narrow, "that they are wrong is said"
+    assert certificates_in_brief([known(covered=2, of=2)]) == "214 A/A pairs, too few to test intervals of three repeats."
+    assert certificates_in_brief([known(statistics=0)]) == "214 A/A pairs, judged by earlier statistics."
+    both = certificates_in_brief([known(), known("lab", pairs=1)])
+    assert both.startswith("NVIDIA H200: 214 A/A pairs: ") and "; NVIDIA H200: 1 A/A pair: " in both
+    nothing = KnownOfDevice(pool="gpu", device="NVIDIA H200", metric="throughput")
+    assert certificates_in_brief([nothing]) == certificates_in_brief([]) == ""
 
 
 def test_one_sweep_and_sweeps_of_other_pools_or_statistics_are_not() -> None:

@@ -103,7 +103,8 @@ def test_a_winner_whose_loss_was_compared_with_none_is_not_claimed() -> None:
         for optimizer in ["fused" if one.trial.axes["dataloader_workers"] == 0 else "foreach"]
     ]
     report = reported(other)
-    assert report.headline.startswith("MP-0 was measured fastest, but its loss parity is") and report.winners == []
+    assert report.headline == "MP-0 was measured fastest; not claimed: loss parity unproven" and report.winners == []
+    assert report.answer is not None and any(line.startswith("Loss parity of MP-0: unproven") for line in report.answer.certainty)
 
 
 @pytest.mark.parametrize("racer", [0, 1])
