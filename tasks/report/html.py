@@ -18,6 +18,7 @@ from tasks.report.headline import headline_of
 from tasks.report.model import Report
 from tasks.report.text_format import code_spans
 
+_DASHED = re.compile(r"(?<![\w.-])(?=[\w.-]{3,24}(?![\w.-]))[\w.]+(?:-[\w.]+)*-\d[\w.]*(?:-[\w.]+)*")  # of up to 24 characters
 _TEMPLATES = Path(__file__).with_name("templates")
 
 
@@ -64,13 +65,14 @@ def render_html(report: Report) -> str:
 
 
 def _unbroken(text: str) -> Markup:
-    """Text whose words with a dash, such as MP-4, stay on one line."""
-    return Markup(re.sub(r"[\w.]+(?:-[\w.]+)+", r'<span class="nb">\g<0></span>', str(escape(text))))  # noqa: S704 - escaped
+    """Text whose names with a dash before a number, such as MP-4, stay on one line; not what a phone's line has no room for, such as an
+    id. By the style, so that what is searched for or copied is MP-4."""
+    return Markup(_DASHED.sub(r'<span class="nb">\g<0></span>', str(escape(text))))  # noqa: S704 - escaped
 
 
 def prose(text: str) -> Markup:
-    """A sentence of ours; what stands in backquotes in it is shown as code."""
-    shown = (Markup("<code>{}</code>").format(part) if is_code else escape(part) for part, is_code in code_spans(text))
+    """A sentence of ours; what stands in backquotes in it is shown as code, and the names of settings are not broken."""
+    shown = (Markup("<code>{}</code>").format(part) if is_code else _unbroken(part) for part, is_code in code_spans(text))
     return Markup("").join(shown)
 
 

@@ -13,10 +13,10 @@ import pytest
 from experiments.stats.loss_parity import Parity, ParityStatus
 from experiments.trial import Outcome
 from tasks.report.comparison_table import TextTable
-from tasks.report.html import render_html
+from tasks.report.html import prose, render_html
 from tasks.report.markdown import render_markdown
 from tasks.report.model import Report
-from tasks.report.section import Ranking, Section
+from tasks.report.section import Facts, Ranking, Section
 from tasks.report.sections.ranking import BARS, CUT, NO_BARS, TEXT, TOP, ranking_of
 from tests.tasks.cell_support import OTHER, in_threes, repeats, report_of, row, settings, workers
 from tests.tasks.report.page_support import Page, many_cells
@@ -190,6 +190,30 @@ def test_markdown_says_nothing_of_bars_since_it_has_none() -> None:
 
 
 BY_LENGTH = {12: "nb", 13: "short", 24: "short", 25: "long"}  # a name's letters -> its class
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("MP-0, bf16", '<span class="nb">MP-0</span>, bf16'),
+        ("over MP-16.", 'over <span class="nb">MP-16.</span>'),
+        ("2026-11-28: a warm-up of A/A pairs", '<span class="nb">2026-11-28</span>: a warm-up of A/A pairs'),
+        ("<qwen3-0.6b>", '&lt;<span class="nb">qwen3-0.6b</span>&gt;'),
+        ("`sweep show a-1` of MP-1", '<code>sweep show a-1</code> of <span class="nb">MP-1</span>'),
+        ("a" * 22 + "-1", f'<span class="nb">{"a" * 22}-1</span>'),
+        ("a" * 23 + "-1", "a" * 23 + "-1"),  # a phone's line may have no room for it
+    ],
+)
+def test_a_name_with_a_dash_before_a_number_breaks_nowhere_and_is_copied_as_it_is(text: str, shown: str) -> None:
+    assert prose(text) == shown and re.sub("<[^>]+>", "", shown).replace("&lt;", "<").replace("&gt;", ">") == text.replace("`", "")
+
+
+def test_names_break_nowhere_in_sentences_and_tables_too() -> None:
+    report = report_of([*repeats(workers(0), 100.0), *repeats(workers(1), 150.0, OTHER), row(workers(2), None, outcome=Outcome.CRASHED)])
+    section = Section("made_up", "Made up", [TextTable(["cell", "beside"], [["a", "MP-7"]]), Facts([("which", "MP-8")])])
+    shown = re.sub(r"<title>.*?</title>|<svg.*?</svg>|<style>.*?</style>", "", render_html(replace(report, sections=[section])), flags=re.S)
+    assert all(f'<span class="nb">MP-{number}' in shown for number in (0, 1, 2, 7, 8))
+    assert re.findall(r"(?<!\">)MP-\d", shown) == [], "each in such a span"
 
 
 def test_a_name_in_a_tables_first_column_has_room_and_breaks_at_no_hyphen() -> None:
