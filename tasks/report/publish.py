@@ -160,11 +160,10 @@ def _title(sweeps: Sequence[PublishedSweep]) -> str:
 
 
 def _told_apart(sweep: PublishedSweep, alike: Sequence[PublishedSweep]) -> str:
-    """The heading, with what was set otherwise than in others of the same heading."""
+    """The heading, with what this sweep set otherwise than others of the same heading, one of which may have set nothing."""
     names = dict.fromkeys(name for one in alike for name in one.set_)
     differ = [name for name in names if len({one.set_.get(name) for one in alike}) > 1]
-    told = [f"{name} {sweep.set_[name]}" if name in sweep.set_ else f"{name} as the profile has it" for name in differ]
-    return "; ".join([sweep.heading, *told])
+    return "; ".join([sweep.heading, *(f"{name} {sweep.set_[name]}" for name in differ if name in sweep.set_)])
 
 
 def replace_page(folder: Path, temporary: Path) -> None:

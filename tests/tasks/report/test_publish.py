@@ -177,6 +177,19 @@ def test_the_page_of_several_sweeps_is_called_by_what_they_measure_and_leads_to_
     assert text.index(f'<a id="{SWEEP_ID}"></a>') < text.index(f'<a id="{OTHER_ID}"></a>\n\n## Of batches\n')
 
 
+def test_sweeps_of_one_heading_are_told_apart_by_what_each_set_itself(tmp_path: Path) -> None:
+    stores, page = [whole(), whole(OTHER_ID)], tmp_path / "page"
+    settings = {SWEEP_ID: {"steps": 40, "batch_size": 32}, OTHER_ID: {"steps": 40, "evaluate": False}}
+    for store in stores:
+        plan = store.load_plan()
+        store.save_plan(plan.model_copy(update={"request": plan.request.model_copy(update={"set": settings[store.sweep_id]})}))
+    text = publish(stores, page).read_text()
+    assert [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")] == [
+        "made\\_up · smoke; batch\\_size 32",
+        "made\\_up · smoke; evaluate false",
+    ], "not what both set, nor what the other one did"
+
+
 def test_what_was_known_from_other_sweeps_is_published_and_the_stores_are_not(tmp_path: Path) -> None:
     """A cell that ran once has the interval that past sweeps gave it, although they are not there."""
     single = [Fake({"pool": "cpu", "model": "base", "dataloader_workers": count}) for count in (0, 1)]
