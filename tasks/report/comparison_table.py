@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -27,6 +28,7 @@ from tasks.report.value_order import ordered_values
 from tasks.sweep.store import Plan
 
 _SAID = {"compilation": "compilation (cold or from the cache)"}  # of the environment; a parameter's name says enough
+_SHORT_NOTE = 40  # characters; shorter ones are read sooner where they are than below the table
 _LESS_ROUNDS = " It leaves out what rounds and a drift did to both, so it may differ from what their values give."
 
 
@@ -91,6 +93,11 @@ class TableCell:
         """The value without a unit that the table's title says."""
         unit = self.cell.metric.unit if self.cell is not None else ""
         return self.value.removesuffix(f" {unit}") if unit else self.value
+
+    @property
+    def all_notes(self) -> list[str]:
+        """What stands below the value, or below how the cell ended."""
+        return ([self.reason] if self.reason else []) if self.outcome else list(self.notes)
 
     @property
     def struck(self) -> bool:
@@ -158,6 +165,12 @@ class ComparisonTable:
         """The rows' places, those with the most cells first: a matrix with holes does not open on them."""
         filled = [sum(place.cell is not None for place in places) for _, places in self.rows]
         return sorted(range(len(filled)), key=lambda row: -filled[row])
+
+    @property
+    def footnotes(self) -> list[str]:
+        """The notes that a page has once below the table, by number: long ones that would stand in several cells."""
+        notes = Counter(note for _, places in self.rows for place in places for note in place.all_notes)
+        return [note for note, count in notes.items() if count > 1 and len(note) > _SHORT_NOTE]
 
     @property
     def marks(self) -> list[Mark]:

@@ -15,9 +15,10 @@ from experiments.trial import Outcome
 from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import OF_MANY, TOO_WIDE
 from tasks.report.comparison_table import ComparisonTable, TableCell, table_cell
+from tasks.report.html import render_html
 from tasks.report.markdown import comparison_markdown, md
 from tasks.report.marks import Mark, rounds_of_ratio
-from tests.tasks.cell_support import EVEN, disturbed, made, places_of, repeats, row, settings, table_in, table_of, workers
+from tests.tasks.cell_support import EVEN, disturbed, made, places_of, repeats, report_of, row, settings, table_in, table_of, workers
 from tests.tasks.fake_sweep import Fake, make_sweep
 
 
@@ -69,6 +70,22 @@ def test_numbers_of_notes_rise_within_a_place() -> None:
     ((names, (base, fast)),) = table.rows
     noted = replace(table, rows=[(names, [replace(base, notes=["one", "two"]), replace(fast, notes=["two", "three", "one"])])])
     assert next(line for line in comparison_markdown(noted).splitlines() if "baseline" in line).endswith("(1) (2) (3) |")
+
+
+def test_a_page_has_a_long_note_of_several_cells_once_below_its_table() -> None:
+    """In every cell it would hide the numbers."""
+    report = report_of([*repeats(workers(0), 100.0), *repeats(workers(1), 150.0), row(workers(2), None, outcome=Outcome.CRASHED)])
+    section = report.section("comparison")
+    table = section.block(ComparisonTable)
+    ((names, (base, fast, lost)),) = table.rows
+    long, short, own = "l" * 41, "s" * 40, "o" * 41
+    places = [replace(base, notes=[long, short]), replace(fast, notes=[own, long, short]), replace(lost, reason=long, notes=[own])]
+    noted = replace(table, rows=[(names, places)])
+    assert noted.footnotes == [long], "short ones stand where they are, and a cell without a value has its reason alone"
+    page = render_html(replace(report, sections=[replace(section, blocks=[noted])]))
+    assert page.count(long) == 1 and f'<ol class="dim"><li>{long}</li></ol>' in page and page.count('<span class="dim">(1)</span>') == 3
+    assert page.count(f'<span class="note">{short}</span>') == 2 and page.count(f'<span class="note">{own}</span>') == 1
+    assert "<ol" not in render_html(report)
 
 
 def test_a_cell_that_none_is_compared_with_is_not_called_a_baseline() -> None:

@@ -86,6 +86,14 @@ def test_failed_repeats_are_pointed_at_where_every_cell_has_a_value() -> None:
     assert not report_of([row(workers(0))]).repeats_failed
 
 
+def test_a_page_has_a_card_of_what_did_not_run_only_where_something_did_not() -> None:
+    failed = row(workers(0), None, repeat=2, outcome=Outcome.CRASHED)
+    ran, lacking = "Every cell has a result.", "What did not run, and why"
+    whole, short = (render_html(report_of([row(workers(0)), failed, *more])) for more in ((), (row(workers(1), None, outcome=None),)))
+    assert f"{ran} Some repeats ended otherwise" in whole and lacking not in whole
+    assert ran not in short and lacking in short and "Some repeats" not in short
+
+
 def test_the_head_says_how_many_loader_processes_are_enough_in_the_best_cells_row_alone() -> None:
     rates = {("a", 0): 100.0, ("a", 1): 150.0, ("b", 0): 10.0, ("b", 1): 10.0}
     rows = [one for (pool, count), rate in rates.items() for one in repeats(workers(count, pool), rate)]
