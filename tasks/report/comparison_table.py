@@ -140,6 +140,12 @@ class ComparisonTable:
         return [*(axis.replace("_", " ") for axis in self.row_axes), *self.columns]
 
     @property
+    def telling_axes(self) -> list[int]:
+        """The places of the row axes in which rows differ, else of the first: what all cells have in common is told above the table."""
+        differ = [at for at in range(len(self.row_axes)) if len({names[at] for names, _ in self.rows}) > 1]
+        return differ or [0][: len(self.row_axes)]
+
+    @property
     def row_labels(self) -> list[str]:
         """The name of each row by the axes in which the sweep's cells differ: `bf16 · compile none`; empty where there is but one row."""
         told = [_told_of([place.cell for place in places if place.cell is not None]) for _, places in self.rows]

@@ -62,7 +62,8 @@ def _others(best: Cell, others: Sequence[Cell]) -> str:
 def _compared_with_nothing(answers: Sequence[Answer]) -> str:
     told = [f"{answer.work or answer.best.short}: {_value(answer)}" for answer in answers[:MOST_NAMES]]
     more = [f"and {len(answers) - MOST_NAMES} more"] if len(answers) > MOST_NAMES else []
-    return f"Compared with nothing: {'; '.join([*told, *more])}"
+    once = ", each of one trial" if all(answer.best.ran_once for answer in answers) else ""
+    return f"Compared with nothing{once}: {'; '.join([*told, *more])}"
 
 
 def _value(answer: Answer) -> str:

@@ -109,8 +109,9 @@ def comparison_markdown(table: ComparisonTable) -> str:
         text = " ".join(part for part in parts if part)
         return text + "".join(sorted((_mark(note, notes) for note in cell.notes), key=_numeral))
 
-    rows = [[*(md(name) for name in names), *(show(cell) for cell in cells)] for names, cells in table.rows]
-    text = _grid([md(name) for name in table.header], rows, len(table.row_axes))
+    axes = table.telling_axes
+    rows = [[*(md(names[at]) for at in axes), *(show(cell) for cell in cells)] for names, cells in table.rows]
+    text = _grid([md(table.header[at]) for at in axes] + [md(name) for name in table.columns], rows, len(axes))
     return "\n\n".join([text, *([f"{md(table.legend)}."] if table.legend else []), *_numbered(notes)])
 
 

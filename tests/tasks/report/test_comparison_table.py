@@ -72,6 +72,14 @@ def test_numbers_of_notes_rise_within_a_place() -> None:
     assert next(line for line in comparison_markdown(noted).splitlines() if "baseline" in line).endswith("(1) (2) (3) |")
 
 
+def test_markdown_has_no_column_of_an_axis_in_which_all_rows_are_alike() -> None:
+    def header(*models: str) -> str:
+        rows = [one for name in models for one in repeats(workers(0, model=name, precision="fp32"), 100.0)]
+        return comparison_markdown(table_of(rows, settings(rows=("pool", "model", "precision")))).splitlines()[0]
+
+    assert header("a", "b") == "| model | MP-0 |" and header("a") == "| pool | MP-0 |"
+
+
 def test_a_page_has_a_long_note_of_several_cells_once_below_its_table() -> None:
     """In every cell it would hide the numbers."""
     report = report_of([*repeats(workers(0), 100.0), *repeats(workers(1), 150.0), row(workers(2), None, outcome=Outcome.CRASHED)])

@@ -84,6 +84,10 @@ def test_cells_of_other_work_have_their_values_up_to_four() -> None:
     assert list_line(report_of(groups([1.0] * 6), suite)).endswith("; d: 1.000 samples/s; and 2 more.")
 
 
+def test_values_of_single_trials_are_said_to_be_such() -> None:
+    assert list_line(report_of([row(workers(0), 100.0)])).startswith("Compared with nothing, each of one trial: ")
+
+
 def test_without_an_answer_it_is_the_headline() -> None:
     report = report_of([row(workers(0), None, outcome=Outcome.DOES_NOT_FIT), row(workers(1), None, outcome=Outcome.DOES_NOT_FIT)])
     assert list_line(report) == report.headline == "No cell has a value: 2 do not fit."

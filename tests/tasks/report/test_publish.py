@@ -144,12 +144,12 @@ def test_the_readme_says_what_the_data_say_and_no_file_names_a_host(page: Path) 
         "- **Trials:** 1 to 2 for each of 3 cells",
         "- **Command:** `sweep run made_up --profile smoke`",
         f"- **Sweep:** `{SWEEP_ID}`",
-        "| base |",
+        "| cpu |",
     ):
         assert line in text, line
     assert text.startswith("# made\\_up, Made-up CPU\n"), "a suite without a title is called by its name"
     assert text.count("2026-01-01") == 1
-    places = [text.index(part) for part in ("In every cell: cpu · base.", "**MP-1", "| base |", "![", "How it was measured:", "- **Date")]
+    places = [text.index(part) for part in ("In every cell: cpu · base.", "**MP-1", "| cpu |", "![", "How it was measured:", "- **Date")]
     assert places == sorted(places), "what was found comes before how"
     assert "host 0123456789ab: lost" in (page / SWEEP_ID / "report.md").read_text(), "the reason, without the host's name"
     steps = load_sweep(page / SWEEP_ID)
