@@ -174,8 +174,8 @@ class ComparisonTable:
 
     @property
     def footnotes(self) -> list[str]:
-        """The notes that a page has once below the table, by number: long ones that would stand in several cells."""
-        notes = Counter(note for _, places in self.rows for place in places for note in place.all_notes)
+        """The notes that a page has once below the table, in the order of its cells: long ones that would stand in several of them."""
+        notes = Counter(note for row in self.fullest_first for place in self.rows[row][1] for note in place.all_notes)
         return [note for note, count in notes.items() if count > 1 and len(note) > _SHORT_NOTE]
 
     @property

@@ -94,6 +94,12 @@ def test_a_page_has_a_long_note_of_several_cells_once_below_its_table() -> None:
     assert page.count(long) == 1 and f'<ol class="dim"><li>{long}</li></ol>' in page and page.count('<span class="dim">(1)</span>') == 3
     assert page.count(f'<span class="note">{short}</span>') == 2 and page.count(f'<span class="note">{own}</span>') == 1
     assert "<ol" not in render_html(report)
+    first, second = "1" * 41, "2" * 41
+    lone, full = [TableCell(), replace(fast, notes=[second, first])], [replace(base, notes=[first]), replace(fast, notes=[second, first])]
+    noted = replace(table, columns=table.columns[:2], rows=[(names, lone), (names, full)])
+    assert noted.footnotes == [first, second], "as the page's rows come: those with the most cells first"
+    page = render_html(replace(report, sections=[replace(section, blocks=[noted])]))
+    assert page.count('<span class="dim">(1)</span> <span class="dim">(2)</span>') == 2, "rising, as the numbers below"
 
 
 def test_a_cell_that_none_is_compared_with_is_not_called_a_baseline() -> None:
