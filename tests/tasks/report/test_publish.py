@@ -17,13 +17,16 @@ from experiments.json_file import sealed_text
 from experiments.trial import DataSource
 from flows.cli.commands import app
 from tasks.analysis.results import ResultsError, load_sweep
+from tasks.documents.finding import finding, head_of
+from tasks.documents.published import pages_in
 from tasks.report.comparison_table import TextTable
 from tasks.report.manifest import check_published
 from tasks.report.model import make_report
 from tasks.report.publish import PublishError, publish
-from tasks.sweep.store import SweepStore
+from tasks.sweep.store import AaSettings, SweepStore
+from tests.tasks.aa_support import SETTINGS
 from tests.tasks.cell_support import column
-from tests.tasks.fake_sweep import SUITE, SWEEP_ID, TREE, Fake, make_sweep, trial_dirs
+from tests.tasks.fake_sweep import SUITE, SWEEP_ID, TREE, Fake, make_sweep, trial_dirs, whole_sweep
 from tests.tasks.held_support import write_slots
 from tests.tasks.report.publish_support import OTHER_ID, edit, whole
 from tests.tasks.spread_support import write_history
@@ -188,6 +191,27 @@ def test_sweeps_of_one_heading_are_told_apart_by_what_each_set_itself(tmp_path: 
         "made\\_up · smoke; batch\\_size 32",
         "made\\_up · smoke; evaluate false",
     ], "not what both set, nor what the other one did"
+
+
+def test_the_contents_of_an_aa_page_have_no_intervals_which_each_sweeps_section_has_once(tmp_path: Path) -> None:
+    stores = []
+    for sweep_id in (SWEEP_ID, OTHER_ID):
+        arms = [Fake({"pool": "gpu", "twin": twin}, repeats=9, between=0.02) for twin in "AB"]
+        store = whole_sweep(runs_root(), arms, sweep_id=sweep_id, suite=SETTINGS)
+        store.save_plan(store.load_plan().model_copy(update={"aa": AaSettings(pairs=9)}))
+        for path in store.dir.glob("trials/*/result.json"):  # as if a sampler had been beside them
+            path.write_text(path.read_text().replace('"summary":{}', '"summary":{"state_coverage":1.0}'))
+        stores.append(store)
+    text = publish(stores, tmp_path / "page").read_text()
+    contents, sections = text.partition("<a id=")[::2]
+    for store in stores:
+        [line] = [line for line in contents.splitlines() if f"(#{store.sweep_id})" in line]
+        assert ": 9 A/A pairs: intervals of three repeats covered 3 of 3, 0 false verdicts." in line
+    assert sections.count("; single pairs, with the spread of the other pairs: ") == 2 and contents.count("; single pairs") == 1, "together"
+    [page] = pages_in(tmp_path)
+    assert [finding(sweep, head_of(sweep)) for sweep in page.sweeps] == [
+        "9 A/A pairs: intervals of three repeats covered 3 of 3, 0 false verdicts."
+    ] * 2, "in the index too"
 
 
 def test_what_was_known_from_other_sweeps_is_published_and_the_stores_are_not(tmp_path: Path) -> None:
