@@ -74,7 +74,8 @@ class DeviceState:
     of more than MAX_GAP_S between two of them.
     clock_mean_mhz, clock_min_mhz: SM clock on CUDA, SoC clock on Gaudi; on a CPU the clock of its busy cores. memory_clock_mhz: mean.
     power_w: mean draw. temperature_c: highest. All means are over time, of the device with the lowest clock, or the highest draw.
-    caps: what capped the clock, with its share of the time, the most frequent first. capped_share: share with any of them.
+    caps: what capped the clock, with its share of the time, of several devices the largest; the most frequent first. capped_share: share
+    with any of them.
     cpu_others_share, steal_share: shares of all cores' time that processes other than the trial's used, and that the hypervisor took.
     psi_cpu_share: share of the time in which some process waited for a core (Linux PSI). throttled_share: share of the periods in which
     the cgroup's CPU quota was used up.
@@ -245,8 +246,16 @@ def _devices(spans: Sequence[_Span], user: str | None) -> dict[str, Any]:
             name: worst(name, max)
             for name in ("power_w", "temperature_c", "capped_share", "other_processes", "other_user", "neighbour_gpus")
         },
-        "caps": max((one["caps"] for one in each), key=lambda caps: caps[0][1] if caps else 0.0, default=()),
+        "caps": _by_share((word, share) for one in each for word, share in one["caps"]),
     }
+
+
+def _by_share(caps: Iterable[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
+    """Each word once, with its largest share, the most frequent first: what caps one device alone must not hide behind another's."""
+    shares: dict[str, float] = {}
+    for word, share in caps:
+        shares[word] = max(share, shares.get(word, 0.0))
+    return tuple(sorted(shares.items(), key=lambda cap: -cap[1]))
 
 
 def _one_device(readings: Sequence[tuple[Record, float]], user: str | None) -> dict[str, Any]:
@@ -258,7 +267,7 @@ def _one_device(readings: Sequence[tuple[Record, float]], user: str | None) -> d
 
     known = [(set(reading["capped_by"]) - NOT_CAPS, seconds) for reading, seconds in readings if reading.get("capped_by") is not None]
     words = sorted({word for caps, _ in known for word in caps})
-    shares = {word: _mean((float(word in caps), seconds) for caps, seconds in known) or 0.0 for word in words}
+    shares = ((word, _mean((float(word in caps), seconds) for caps, seconds in known) or 0.0) for word in words)
     others = [reading["others"] for reading, _ in readings if reading.get("others") is not None]
     return {
         "clock_mean_mhz": mean("sm_mhz"),
@@ -266,7 +275,7 @@ def _one_device(readings: Sequence[tuple[Record, float]], user: str | None) -> d
         "memory_clock_mhz": mean("memory_mhz"),
         "power_w": mean("power_w"),
         "temperature_c": max(values("temperature_c"), default=None),
-        "caps": tuple(sorted(shares.items(), key=lambda cap: -cap[1])),
+        "caps": _by_share(shares),
         "capped_share": _mean((float(bool(caps)), seconds) for caps, seconds in known),
         "other_processes": max(map(len, others), default=None),
         "neighbour_gpus": max((int(value) for value in values("neighbours")), default=None),

@@ -133,6 +133,19 @@ def test_other_slow_downs_disturb(word: str, text: str) -> None:
     assert summarise_state([HEADER, *records], 1.2, 10.0).disturbed is None
 
 
+def test_a_slow_down_of_one_gpu_is_not_hidden_by_another_that_is_capped_more_often() -> None:
+    """Ranks wait for the slowest: the whole trial is slowed."""
+    records = states(100)
+    for number, record in enumerate(records):
+        record["devices"] = [
+            device(capped_by=["power"]),
+            device(index=1, capped_by=["power", "thermal"] if number < 12 else ["power"][number % 2 :]),
+        ]
+    state = summarise_state([HEADER, *records], 0.0, 10.0)
+    assert state.caps == (("power", pytest.approx(1.0)), ("thermal", pytest.approx(0.12)))
+    assert (state.capped_share, state.disturbed) == (pytest.approx(1.0), "thermal slowdown in 12 % of the samples (limit 1 %)")
+
+
 def test_one_sample_of_a_hundred_is_not_yet_a_disturbance() -> None:
     records = states(100, devices=[device()])
     records[0]["devices"] = [device(capped_by=["thermal"])]
