@@ -146,7 +146,7 @@ def _why_left_out(a: TrialRow, b: TrialRow, metric: str) -> str | None:
             return f"ended as {row.outcome}"
         if not is_number(value) or not float(value or 0) > 0:
             return f"no {metric}"
-        if row.result is not None and row.result.disturbed:
+        if row.disturbed:
             return DISTURBED
     if a.not_judged or b.not_judged:
         return NOT_JUDGED

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from experiments.device_state import DeviceState
 from experiments.stats.coverage import Share
 from experiments.stats.estimate import estimate_from_log
 from experiments.stats.spread import Spread
@@ -136,6 +138,14 @@ def test_pairs_that_count_and_why_others_do_not() -> None:
 
 def test_a_disturbed_pair_is_left_out() -> None:
     a, b = twin_row("A", 1), ended(twin_row("B", 1), 0, disturbed="another process on the GPU")
+    assert [pair.left_out for pair in pairs_of([a, b], "throughput")] == ["disturbed"]
+
+
+def test_a_pair_is_disturbed_where_its_samples_say_so_as_for_a_report() -> None:
+    """Whatever the trial's own code made of them when it ended."""
+    found = DeviceState(samples=100, coverage=1.0, disturbed="thermal slowdown in 12 % of the samples (limit 1 %)")
+    a, b = replace(twin_row("A", 1), state=found), twin_row("B", 1)
+    assert a.result is not None and a.result.disturbed is None
     assert [pair.left_out for pair in pairs_of([a, b], "throughput")] == ["disturbed"]
 
 
