@@ -33,8 +33,10 @@ def spread_between(a: Cell, b: Cell, known: KnownSpreads) -> tuple[list[Spread],
 
     On equal hosts it is the spread between sweeps, of each side. On different hosts with one kind of device, or where that is not known, it
     is the spread between hosts, which holds that of a host's sweeps. Between kinds of device, their difference is what is asked for, so
-    each side's sweeps count.
+    each side's sweeps count. Past sweeps know all of these on the metric's own scale alone.
     """
+    if not a.on_own_scale or not b.on_own_scale:
+        return [], NOT_KNOWN
     places = [place_of(cell.measured[0], cell.metric.name) for cell in (a, b)]
     there = [known.at(place) for place in places]
     alike = _on_equal_hosts(a, b)

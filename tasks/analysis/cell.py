@@ -70,6 +70,12 @@ class Cell:
         """Its parameters as text, by name."""
         return {name: str(value) for name, value in self.trial.parameters.items()}
 
+    @property
+    def on_own_scale(self) -> bool:
+        """Whether its values are on its metric's own scale, on which past sweeps know how far trials, sweeps and hosts lie apart. They are
+        not where one of 0 or less has no logarithm: see `compare_cells.on_a_scale_for`."""
+        return self.metric.scale is metric_of(self.metric.name).scale
+
     @cached_property
     def trains(self) -> bool:
         """Whether a step trains: only what does not has service times or latencies. True where nothing was measured."""

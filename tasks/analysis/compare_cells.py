@@ -75,7 +75,7 @@ def varied_axes(cells: Sequence[Cell]) -> frozenset[str]:
 def _known(cell: Cell, known: SpreadLookup | None) -> Spread | None:
     """What past sweeps know of the spread between trials of the cell's workload on its pool and device; None on another scale than the
     metric's own."""
-    if known is None or cell.metric.scale is not metric_of(cell.metric.name).scale:
+    if known is None or not cell.on_own_scale:
         return None
     device = next((str(row.environment["device_name"]) for row in cell.rows if row.environment.get("device_name")), None)
     return known(cell.trial.pool, device, cell.trial.workload, cell.metric.name)

@@ -47,9 +47,11 @@ def ratio_of(cell: Cell, baseline: Cell, *, paired: bool = True) -> Estimate:
     if paired and cell.layout is not None and cell.layout is baseline.layout:
         difference = cell.layout.difference(one.number, other.number)
         return exponential(difference) if cell.metric.scale is Scale.LOG else difference
-    linear = {cell.metric.scale, baseline.metric.scale} != {Scale.LOG}
+    scales = {cell.metric.scale, baseline.metric.scale}
+    linear = scales != {Scale.LOG}
     sides = ([_linear(estimate) if linear else estimate for estimate in side.estimates] for side in (one, other))
-    return ratio_interval(*sides, known=(one.known, other.known))
+    known = (one.known, other.known) if len(scales) == 1 else (None, None)  # of logarithms, it says nothing of a difference
+    return ratio_interval(*sides, known=known)
 
 
 def _linear(estimate: Estimate) -> Estimate:

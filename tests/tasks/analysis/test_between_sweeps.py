@@ -7,12 +7,16 @@ from dataclasses import replace
 
 import pytest
 
+from experiments.stats.estimate import Estimate
 from experiments.stats.spread import Spread
 from tasks.analysis.between_sweeps import HOSTS_NOT_KNOWN, NOT_KNOWN, WHERE_NOT_KNOWN, spread_between
 from tasks.analysis.cell import Cell
+from tasks.analysis.compare_cells import make_cells
+from tasks.analysis.judge_cells import ratio_of
 from tasks.analysis.known_spread import place_of
 from tasks.analysis.spread_history import UNKNOWN, KnownSpread, KnownSpreads
-from tests.tasks.cell_support import made, row, workers
+from tests.tasks.cell_support import made, row, settings, workers
+from tests.tasks.fake_sweep import as_suite
 
 CPU, GPU = Spread(0.01, 4.0), Spread(0.03, 9.0)
 HOSTS = Spread(0.05, 3.0)
@@ -51,3 +55,16 @@ def test_on_other_hosts_of_the_kind_it_is_that_between_hosts(host: str | None, w
     elsewhere = cell("cpu", host, "Other")
     both_kinds = known(cpu=(one, knows(sweep=CPU)), other=(elsewhere, knows(sweep=GPU)))
     assert spread_between(one, elsewhere, both_kinds) == ([CPU, GPU], None), "the kinds' difference is what is asked for"
+
+
+def test_a_spread_of_logarithms_is_not_added_to_a_difference() -> None:
+    """A metric of ratios of which one sweep has a value of 0 is compared by differences."""
+    rows = [row(workers(0), summary={"energy_j_per_sample": joules}) for joules in (2.0, 0.0)]
+    suite = as_suite(settings(metric="energy_j_per_sample"))
+    one, none = (make_cells([each], suite, known=lambda *_: CPU)[0] for each in rows)
+    assert (one.on_own_scale, none.on_own_scale) == (True, False)
+    spreads = KnownSpreads({place_of(one.measured[0], "energy_j_per_sample"): knows(sweep=CPU, host=HOSTS)})
+    assert spread_between(one, one, spreads)[1] is None
+    assert spread_between(one, none, spreads) == spread_between(none, one, spreads) == ([], NOT_KNOWN)
+    assert (one.known, none.known) == (CPU, None)
+    assert ratio_of(one, none, paired=False) == Estimate(-2.0, -math.inf, math.inf, math.inf, 1, linear=True), "nor is that of trials"
