@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from experiments.regression.decision import as_estimate, decide, word
-from experiments.regression.definition import METRICS, NightFile, word_of
+from experiments.regression.definition import NightFile, word_of
 from experiments.regression.effect import NightEffect, night_value
 from experiments.regression.screen import BETTER, UNSURE, WORSE, looks_changed
 from experiments.stats.sequential import interim_levels
 from experiments.stats.verdict import Verdict
-from tasks.nightly.comparison import Comparison, effects_of, values_of
+from tasks.nightly.comparison import Comparison, effects_of, values_of, worsening
 from tasks.nightly.history import what_changed
 from tasks.nightly.node_state import code_or_node
 from tasks.nightly.store import CHANGED, CellVerdict, NodeState
@@ -96,7 +96,7 @@ def _compared(definition: NightFile, comparison: Comparison, effects: NightEffec
         "looked": looked,
         "p_value": float(effects.p_value[index]),
         "share": float(effects.share[index]),
-        "detectable": float(-np.expm1(-smallest)) if METRICS[comparison.metric].higher_is_better else float(np.expm1(smallest)),
+        "detectable": worsening(float(smallest), comparison.metric),
         "causes": what_changed(last, comparison.now) if explained else [],
     }
 

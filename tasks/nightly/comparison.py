@@ -121,6 +121,11 @@ def log_metric(value: float | None, metric: str) -> float:
     return math.log(value) if METRICS[metric].higher_is_better else -math.log(value)
 
 
+def worsening(size: float, metric: str) -> float:
+    """The share of its value that a metric loses, or gains where less is better, by getting worse by `size`, a positive logarithm."""
+    return -math.expm1(-size) if METRICS[metric].higher_is_better else math.expm1(size)
+
+
 def values_of(trials: Sequence[Measured], metric: str) -> list[float]:
     """The metric of those trials that have it, in its own unit."""
     return [trial.values[metric] for trial in trials if metric in trial.values]

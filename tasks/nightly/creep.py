@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from experiments.regression.creep import EVERY, LEAST_NIGHTS, Trend, trend
 from experiments.regression.effect import night_value
-from tasks.nightly.comparison import Comparison, log_value
+from tasks.nightly.comparison import Comparison, log_value, worsening
 
 
 def creep_of(segment: Comparison, tonight: str) -> Trend:
@@ -39,7 +37,7 @@ def creep(segment: Comparison, tonight: str, alpha: float) -> str | None:
     line = creep_of(segment, tonight)
     if not bool(line.shown(segment.minimum, alpha)):
         return None
-    worse, smallest = -math.expm1(float(line.change)), -math.expm1(-float(line.detectable(segment.minimum, alpha)))
+    worse, smallest = (worsening(float(size), segment.metric) for size in (-line.change, line.detectable(segment.minimum, alpha)))
     nights = nights_of(segment, tonight)
     how = f"by a line through its {len(nights)} nights since {nights[0]}, which shows {smallest:.1%} and more with 95 % chance"
     return f"{segment.cell.name}: {segment.metric} crept: it is {worse:.1%} worse than at first, {how}."

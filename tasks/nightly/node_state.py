@@ -10,7 +10,7 @@ import numpy as np
 from experiments.regression.decision import as_estimate, decide, word
 from experiments.regression.definition import METRICS, NightFile
 from experiments.stats.verdict import Verdict
-from tasks.nightly.comparison import Comparison, counted_nights, counted_tonight, effects_of
+from tasks.nightly.comparison import Comparison, counted_nights, counted_tonight, effects_of, worsening
 from tasks.nightly.history import History, Measured, what_changed
 from tasks.nightly.store import CHANGED, Night, NightCell, NodeState, Where
 
@@ -56,7 +56,7 @@ def _node_state(definition: NightFile, cell: NightCell, host: str, past: Mapping
         ratio=ratio.value,
         low=ratio.low,
         high=ratio.high,
-        detectable=-math.expm1(-detectable),
+        detectable=worsening(detectable, comparison.metric),
         note="; ".join(notes) or None,
     )
 

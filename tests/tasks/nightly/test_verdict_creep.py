@@ -30,6 +30,16 @@ def test_what_creeps_by_less_than_a_night_can_see_is_said() -> None:
     assert NightVerdicts(DEFINITION, night(), past(), [], []).creep(now({"one": 100.0, "two": 100.0})) == []
 
 
+def test_what_creeps_upwards_is_worse_by_what_it_gained() -> None:
+    """Of twice the memory that is 100 %, not the 50 % by which a rate of half is worse."""
+    before, tonight = History(), History()
+    for place, date in enumerate([*DATES, TONIGHT]):
+        (before if date < TONIGHT else tonight).add(trials("one", [date], memory=2.0 ** (30 + place / 20)))
+    judge = NightVerdicts(DEFINITION, night(cells=[cell("one", metrics=("peak_memory_bytes",))]), before, [], [])
+    [said] = judge.creep(tonight)
+    assert said.startswith("one: peak_memory_bytes crept: it is 100.0% worse than at first, ")
+
+
 @pytest.mark.parametrize(("nights", "due"), [(8, False), (9, True), (10, False), (13, False), (14, True)])
 def test_a_suspected_creep_is_measured_in_pairs_one_night_in_five(nights: int, due: bool) -> None:
     """`nights` before tonight; what each lacks is below what the screen sees."""
