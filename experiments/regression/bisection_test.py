@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from enum import StrEnum
 
 import numpy as np
-from scipy import special
 
 from experiments.regression.effect import RESOLUTION
-from experiments.stats.estimate import Estimate
+from experiments.stats.estimate import Estimate, estimate_from_log
 
 ALPHA = 0.05  # chance of a wrong turn at one commit
 
@@ -39,10 +39,8 @@ def difference(pairs: Sequence[float], level: float) -> Estimate:
     values = np.asarray(pairs, dtype=float)
     if values.size < 2:
         raise ValueError("a difference needs two pairs")
-    se = max(float(values.std(ddof=1)) / np.sqrt(values.size), RESOLUTION)
-    df = values.size - 1
-    middle, half = float(values.mean()), float(special.stdtrit(df, (1 + level) / 2)) * se
-    return Estimate(float(np.exp(middle)), float(np.exp(middle - half)), float(np.exp(middle + half)), se, df, values.size)
+    se = max(float(values.std(ddof=1)) / math.sqrt(values.size), RESOLUTION)
+    return estimate_from_log(float(values.mean()), se, values.size - 1, values.size, level)
 
 
 def side_of(pairs: Sequence[float], threshold: float, analyses: int) -> Side:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
 from experiments.regression.effect import NightEffect
-from experiments.stats.estimate import Estimate
+from experiments.stats.estimate import LEVEL, Estimate, estimate_from_log
 from experiments.stats.verdict import Verdict
 
 ALPHA = 0.01  # chance of a false alarm of one cell in one night
@@ -39,7 +39,7 @@ def decide(
     edge = np.log1p(np.asarray(minimum, dtype=float))
     with np.errstate(invalid="ignore"):
         changed = known & (spent < alpha) & (q < fdr) & (np.abs(size) >= edge)
-        within_edge = np.abs(size) + special.stdtrit(effect.df, 0.975) * effect.se < edge
+        within_edge = np.abs(size) + special.stdtrit(effect.df, (1 + LEVEL) / 2) * effect.se < edge
     codes = np.select([changed & (size < 0), changed, known & within_edge], [SLOWER, FASTER, SAME], UNDECIDED)
     return codes.astype(np.int8), q
 
@@ -51,6 +51,4 @@ def word(code: int) -> Verdict:
 
 def as_estimate(effect: NightEffect, index: int, repeats: int) -> Estimate:
     """The effect at `index` as a ratio (above 1 is better) with Student's 95 % interval; `effect` has one axis, the cells."""
-    size, se, df = float(effect.effect[index]), float(effect.se[index]), float(effect.df[index])
-    half = float(special.stdtrit(df, 0.975)) * se
-    return Estimate(float(np.exp(size)), float(np.exp(size - half)), float(np.exp(size + half)), se, df, repeats)
+    return estimate_from_log(float(effect.effect[index]), float(effect.se[index]), float(effect.df[index]), repeats, LEVEL)

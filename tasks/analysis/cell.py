@@ -12,7 +12,7 @@ from typing import Any
 from experiments.metric import Metric, Scale
 from experiments.metrics import metric_of
 from experiments.parameters import REFERENCES
-from experiments.stats.estimate import LEVEL, Estimate, estimate_from_mean
+from experiments.stats.estimate import LEVEL, Estimate, estimate_from_mean, t_value
 from experiments.stats.layout import Layout
 from experiments.stats.loss_parity import Parity, ParityStatus
 from experiments.stats.repeats import repeats_interval
@@ -22,7 +22,6 @@ from experiments.trial import Scalar, Trial
 from tasks.analysis.trial_row import TrialRow
 
 DEVICES = "devices"  # the parameter and axis
-_Z95 = 1.959964
 _OF_A_COUNT = 1 / math.sqrt(12)  # standard deviation of what rounding to whole numbers takes off
 
 
@@ -237,5 +236,5 @@ def estimate_of(row: TrialRow, metric: Metric) -> Estimate:
     low, high = row.summary.get(f"{metric.name}_low"), row.summary.get(f"{metric.name}_high")
     if low is None or high is None or low <= 0:
         return Estimate(value, 0.0, math.inf, math.inf, 1)
-    se = math.log(high / low) / (2 * _Z95)  # the bounds are already widened for few blocks
+    se = math.log(high / low) / (2 * t_value(LEVEL, math.inf))  # the bounds are already widened for few blocks
     return Estimate(value, float(low), float(high), se, math.inf)
