@@ -66,6 +66,21 @@ def night_value(repeats: ArrayLike) -> Array:
         return np.asarray(np.where(kept, values, 0).sum(-1) / kept.sum(-1))
 
 
+def night_error(nights: ArrayLike) -> tuple[Array, Array]:
+    """(standard error of each night's `night_value` (..., n), its degrees of freedom (...)), of the repeats (..., n, k) of nights that vary
+    alike: as a logarithm, and from the repeats within nights alone. Not finite where no night has two repeats.
+
+    One rough night does not widen all of them: the variance is a median over nights, which knows it half as well as their mean would.
+    """
+    y = np.asarray(nights, dtype=float)
+    counts = np.sum(np.isfinite(y), axis=-1)
+    with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)  # no night has two repeats
+        variance = _usual_variance(y, counts)
+        error = np.sqrt(variance[..., None] * np.where(counts > 0, _trim_cost(counts) / counts, np.nan))
+    return error, np.maximum((counts - 1).clip(0).sum(-1) / 2, 1.0)
+
+
 def night_effect(
     baseline: ArrayLike, tonight: ArrayLike, canary_baseline: ArrayLike | None = None, canary_tonight: ArrayLike | None = None
 ) -> NightEffect:
@@ -163,11 +178,16 @@ def _spread(values: Array, middle: Array) -> Array:
 def _within(y: Array, t: Array) -> Array:
     """Standard deviation (...) of one repeat: the median over the nights, and more if tonight varies more than that."""
     counts = np.sum(np.isfinite(y), axis=-1)
-    usual = np.nanmedian(np.where(counts > 1, _variance(y) / _median_of_chi2(counts - 1), np.nan), axis=-1)
+    usual = _usual_variance(y, counts)
     mine = np.sum(np.isfinite(t), axis=-1)
     here = np.where(mine > 2, _robust_variance(t), np.nan)
     usual = np.where(np.isfinite(usual), usual, np.where(np.isfinite(here), here, 0))
     return np.asarray(np.sqrt(np.fmax(usual, (usual + np.where(np.isfinite(here), here, usual)) / 2)))
+
+
+def _usual_variance(y: Array, counts: Array) -> Array:
+    """Variance (...) of one repeat, of nights (..., n, k) with so many repeats (..., n): the median over nights; NaN without any."""
+    return np.asarray(np.nanmedian(np.where(counts > 1, _variance(y) / _median_of_chi2(counts - 1), np.nan), axis=-1))
 
 
 def _variance(values: Array) -> Array:

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from experiments.metric import Kind, Metric
 from experiments.regression.definition import METRICS, word_of
-from experiments.regression.effect import canary_deviation, night_value
+from experiments.regression.effect import canary_deviation, night_error, night_value
 from experiments.regression.history_segments import Change
+from experiments.stats.estimate import LEVEL, t_value
 from experiments.stats.verdict import Verdict
 from tasks.nightly.history import Measured
 from tasks.nightly.store import CHANGED
@@ -27,7 +28,6 @@ _MARKS = {
     Verdict.UNDECIDED: ("o", "#9aa3af"),
     Verdict.SAME: ("o", "#3b82c4"),
 }
-_Z95 = 1.96  # 97.5 % quantile of the standard normal distribution
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,17 @@ def course(
     logs = [np.log([trial.values[metric] for trial in nights[date] if trial.values.get(metric, 0) > 0]) for date in dates]
     raw = np.array([float(night_value(values)) for values in logs])
     free = raw - share * node
-    spreads = [float(values.std(ddof=1)) if values.size > 1 else np.nan for values in logs]
-    usual = float(np.nanmedian(spreads)) if np.isfinite(spreads).any() else 0.0
-    half = np.array([_Z95 * usual / np.sqrt(values.size) for values in logs])
+    half = _half_intervals(logs)
     return Course(name, metric, dates, np.exp(free), np.exp(free - half), np.exp(free + half), np.exp(raw), verdicts, changes)
+
+
+def _half_intervals(logs: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Half the 95 % interval of each night's value, by its repeats `logs`; 0 where no night has two."""
+    repeats = np.full((len(logs), max((values.size for values in logs), default=0)), np.nan)
+    for row, values in zip(repeats, logs, strict=True):
+        row[: values.size] = values
+    error, df = night_error(repeats)
+    return np.nan_to_num(t_value(LEVEL, float(df)) * error)
 
 
 def _node_deviation(dates: Sequence[str], canary: Mapping[str, list[Measured]], metric: str) -> NDArray[np.float64]:

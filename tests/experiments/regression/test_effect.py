@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments.regression.effect import canary_deviation, night_effect, night_value
+from experiments.regression.effect import canary_deviation, night_effect, night_error, night_value
 
 RUNS = 3000
 
@@ -103,3 +103,14 @@ def test_a_canary_deviates_from_the_level_of_its_nights_and_not_where_it_is_miss
     """The level leaves out the lowest and the highest quarter: one bad night does not move it."""
     assert canary_deviation([0.0, 0.0, 0.0, -1.0, np.nan]).tolist() == [0.0, 0.0, 0.0, -1.0, 0.0]
     assert canary_deviation([[1.0, 3.0], [np.nan, np.nan]]).tolist() == [[-1.0, 1.0], [0.0, 0.0]]
+
+
+def test_a_nights_own_error_is_of_what_its_repeats_usually_vary_by() -> None:
+    """Medians of chi-square with 1 and 2 degrees of freedom, over these, are 0.4705 and 0.7023 by Wilson & Hilferty."""
+    repeats = np.array([[0.0, 0.02, np.nan], [0.0, 0.02, 0.04], [0.0, 0.0, 9.0], [np.nan] * 3])
+    error, df = night_error(repeats)
+    usual = np.sqrt(0.0004 / (1 - 2 / 18) ** 3)  # the middle one of 0.0002 / 0.4705, 0.0004 / 0.7023 and a rough night's
+    assert error[:3] == pytest.approx(usual * np.sqrt([1 / 2, 1.35 / 3, 1.35 / 3]))
+    assert np.isnan(error[3]) and df == (1 + 2 + 2) / 2
+    alone, one = night_error(np.array([[0.0], [0.1]]))
+    assert np.isnan(alone).all() and one == 1.0

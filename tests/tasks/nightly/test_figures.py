@@ -34,3 +34,26 @@ def test_values_are_without_the_share_of_what_the_canary_did(share: float) -> No
 def test_without_a_canary_values_are_as_measured() -> None:
     found = course("one", "throughput", by_date("one"), {}, 1.0, {}, [])
     assert found.values == pytest.approx(list(LEVELS.values()))
+
+
+@pytest.mark.parametrize("repeats", [2, 3, 8])
+def test_a_nights_interval_holds_what_it_says(repeats: int) -> None:
+    """Nights of the default three repeats, whose value is their middle one, have a wider one than their mean would."""
+    random, blank = np.random.default_rng(repeats), trials("one", ["x"], repeats=repeats)
+    held = []
+    for _ in range(100):
+        rates = np.exp(random.normal(0.0, 0.02, (len(DATES), repeats))).tolist()
+        nights = {
+            date: [replace(one, values={"throughput": rate}) for one, rate in zip(blank, row, strict=True)]
+            for date, row in zip(DATES, rates, strict=True)
+        }
+        found = course("one", "throughput", nights, {}, 0.0, {}, [])
+        held += [*(found.low <= 1) & (found.high >= 1)]
+    assert 0.94 < np.mean(held) < 0.97
+
+
+def test_of_single_trials_there_is_no_interval() -> None:
+    nights = {date: trials("one", [date], repeats=1) for date in DATES[:5]}
+    found = course("one", "throughput", nights, {}, 0.0, {}, [])
+    assert found.low == pytest.approx(found.values) and found.high == pytest.approx(found.values)
+    assert course("one", "throughput", {}, {}, 0.0, {}, []).low.shape == (0,)
