@@ -10,7 +10,7 @@ import pytest
 from experiments.stats.estimate import LEVEL, estimate_from_log, t_value
 from experiments.stats.verdict import DISCOVERY, Verdict, among_many
 from tasks.analysis.cell import Cell
-from tasks.analysis.judge_cells import OF_MANY, judge_best, judge_pairs, judge_ratios, ratio_of
+from tasks.analysis.judge_cells import OF_MANY, SPREADS_DIFFER, judge_best, judge_pairs, judge_ratios, ratio_of
 from tests.tasks.cell_support import made, repeats, row, steady, workers
 
 PATTERN = ((0.01, 0.0, -0.01), (-0.01, 0.01, 0.0), (0.0, -0.01, 0.01))  # rounds add up to 0
@@ -80,3 +80,27 @@ def test_equal_cells_are_seldom_told_apart(baseline_sd: float) -> None:
         best = max(cells, key=lambda cell: cell.estimate.value if cell.estimate else 0.0)
         tables += any(one.verdict is Verdict.FASTER for one in judge_best(best, [cell for cell in cells if cell is not best]))
     assert found <= 4 and tables <= 4
+
+
+@pytest.mark.parametrize(
+    ("logs", "verdict", "why"),
+    [
+        ((-0.001, 0.001), Verdict.FASTER, None),
+        ((-0.006, 0.006), Verdict.UNDECIDED, SPREADS_DIFFER),
+        ((-0.02, 0.0, 0.02), Verdict.UNDECIDED, SPREADS_DIFFER),
+    ],
+)
+def test_two_trials_of_cells_of_two_sweeps_do_not_decide_where_their_spreads_differ(
+    logs: tuple[float, ...], verdict: Verdict, why: str | None
+) -> None:
+    [quiet] = made(repeats(workers(0), 100.0, (-0.001, 0.001)))
+    [cell] = made(repeats(workers(0), 200.0, logs))
+    assert cell.layout is not quiet.layout
+    [found] = judge_pairs([(cell, quiet)])
+    assert (found.verdict, found.why_undecided) == (verdict, why)
+
+
+def test_three_trials_of_cells_of_two_sweeps_decide_whatever_their_spreads() -> None:
+    [quiet] = made(repeats(workers(0), 100.0, (-0.001, 0.0, 0.001)))
+    [cell] = made(repeats(workers(0), 200.0, (-0.006, 0.0, 0.006)))
+    assert judge_pairs([(cell, quiet)])[0].verdict is Verdict.FASTER
