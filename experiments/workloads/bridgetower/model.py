@@ -153,7 +153,7 @@ def inputs(batch: Batch, attention: str) -> dict[str, torch.Tensor]:
 def evaluate(model: Any, batches: Iterator[Batch], batch_size: int, attention: str) -> dict[str, float]:
     """Contrastive loss over whole batches, and text-to-image recall over all samples at once (`retrieval_pool` of them).
 
-    chance_loss = ln(batch): the loss of embeddings that know nothing. recall_at_k: share of captions whose image is among the k nearest.
+    chance_loss = ln(batch): the loss of embeddings that know nothing. recall_at_k: see `recall`.
     """
     import torch
 
@@ -168,14 +168,25 @@ def evaluate(model: Any, batches: Iterator[Batch], batch_size: int, attention: s
             images.append(output.image_embeds.float())
     text, image = torch.cat(texts), torch.cat(images)
     scores = text @ image.T
-    better = (scores > scores.diagonal()[:, None]).sum(dim=1)  # images nearer to the caption than its own
     return {
         "loss": sum(losses) / len(losses),
         "chance_loss": math.log(batch_size),
-        "recall_at_1": float((better < 1).float().mean()),
-        "recall_at_5": float((better < 5).float().mean()),
+        "recall_at_1": recall(scores, 1),
+        "recall_at_5": recall(scores, 5),
         "retrieval_pool": float(len(text)),
     }
+
+
+def recall(scores: torch.Tensor, among: int) -> float:
+    """Share of captions whose own image is `among` so many nearest, 0 to 1. scores (captions, images): a caption's own on the diagonal.
+
+    Among images as near as its own a caption's is by chance, so embeddings that are all alike have the recall of a guess, and not 1. A
+    score that is not a number counts against the caption.
+    """
+    own = scores.diagonal()[:, None]
+    farther, alike = (scores < own).sum(dim=1), (scores == own).sum(dim=1)
+    nearer = scores.shape[1] - farther - alike
+    return float(((among - nearer) / alike.clamp(min=1)).clamp(0, 1).mean())
 
 
 def flops_per_sample(parameters: Parameters, text_length: int) -> float:

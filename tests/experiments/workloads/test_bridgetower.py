@@ -27,7 +27,7 @@ from experiments.components.workload import Batch, Context, DataError, Unsupport
 from experiments.datasets import scenes
 from experiments.trial import DataSource
 from experiments.workloads import bridgetower
-from experiments.workloads.bridgetower.model import config
+from experiments.workloads.bridgetower.model import config, recall
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -89,6 +89,23 @@ def test_held_out_loss_falls_clearly_below_chance_in_the_smoke_profiles_steps(dr
     assert after["loss"] < 0.75 * after["chance_loss"]
     assert after["recall_at_5"] > 2 * 5 / after["retrieval_pool"]
     assert after["retrieval_pool"] == 64
+
+
+@pytest.mark.parametrize(
+    ("scores", "first", "two"),
+    [
+        ([[9, 1, 2], [3, 2, 1], [5, 6, 4]], 1 / 3, 2 / 3),  # own images are nearest, second and third
+        ([[1, 1, 1]] * 3, 1 / 3, 2 / 3),  # all alike: by chance
+        ([[2, 2, 1], [1, 2, 3], [1, 1, 2]], (1 / 2 + 0 + 1) / 3, 1.0),
+        ([[math.nan] * 3] * 3, 0.0, 0.0),
+        ([[1, math.nan, 0], [0, 1, 0], [0, 0, 1]], 2 / 3, 1.0),
+    ],
+)
+def test_recall_counts_what_is_as_near_by_chance_and_what_is_no_number_against_it(
+    scores: list[list[float]], first: float, two: float
+) -> None:
+    table = torch.tensor(scores, dtype=torch.float32)
+    assert (recall(table, 1), recall(table, 2)) == (pytest.approx(first), pytest.approx(two))
 
 
 def evaluate(one: bridgetower.BridgeTower, model: torch.nn.Module) -> dict[str, float]:
