@@ -79,7 +79,7 @@ class DeviceState:
     cpu_others_share, steal_share: shares of all cores' time that processes other than the trial's used, and that the hypervisor took.
     psi_cpu_share: share of the time in which some process waited for a core (Linux PSI). throttled_share: share of the periods in which
     the cgroup's CPU quota was used up.
-    other_processes: most processes at once on one device that are not the trial's. other_user: whether one was another user's.
+    other_processes: most processes at once on one device that are not the trial's.
     neighbour_gpus: most at once of the other GPUs that the host shows, on which a process had a context. They may share cores, memory and
     links with the trial, but not its GPU.
     disturbed: why the figures of this trial are not those of the device alone; a sentence fragment. None: undisturbed, or unknown.
@@ -101,7 +101,6 @@ class DeviceState:
     psi_cpu_share: float | None = None
     throttled_share: float | None = None
     other_processes: int | None = None
-    other_user: bool | None = None
     neighbour_gpus: int | None = None
     disturbed: str | None = None
     not_judged: str | None = None
@@ -161,7 +160,7 @@ def summarise_state(records: Iterable[Record], begin: float, end: float) -> Devi
     if not spans:
         return DeviceState(not_judged=NOT_COVERED)
     coverage = min(1.0, math.fsum(span.read_s for span in spans) / (end - begin))
-    host, devices = _host(spans), _devices(spans, header.get("user"))
+    host, devices = _host(spans), _devices(spans)
     if kind == "cpu":
         devices = _cores(spans, host["throttled_share"])
     return DeviceState(
@@ -227,14 +226,14 @@ def _cores(spans: Sequence[_Span], throttled: float | None) -> dict[str, Any]:
     }
 
 
-def _devices(spans: Sequence[_Span], user: str | None) -> dict[str, Any]:
-    """What DeviceState says of accelerators: each alone, then the worst. `user` runs the trial."""
+def _devices(spans: Sequence[_Span]) -> dict[str, Any]:
+    """What DeviceState says of accelerators: each alone, then the worst."""
     by_index: dict[int, list[tuple[Record, float]]] = {}
     for span in spans:
         for device in span.record.get("devices", ()):
             if span.read_s > 0:
                 by_index.setdefault(device["index"], []).append((device, span.read_s))
-    each = [_one_device(readings, user) for readings in by_index.values()]
+    each = [_one_device(readings) for readings in by_index.values()]
 
     def worst(name: str, pick: Callable[[list[Any]], Any]) -> Any:
         known = [one[name] for one in each if one[name] is not None]
@@ -242,10 +241,7 @@ def _devices(spans: Sequence[_Span], user: str | None) -> dict[str, Any]:
 
     return {
         **{name: worst(name, min) for name in ("clock_mean_mhz", "clock_min_mhz", "memory_clock_mhz")},
-        **{
-            name: worst(name, max)
-            for name in ("power_w", "temperature_c", "capped_share", "other_processes", "other_user", "neighbour_gpus")
-        },
+        **{name: worst(name, max) for name in ("power_w", "temperature_c", "capped_share", "other_processes", "neighbour_gpus")},
         "caps": _by_share((word, share) for one in each for word, share in one["caps"]),
     }
 
@@ -258,7 +254,7 @@ def _by_share(caps: Iterable[tuple[str, float]]) -> tuple[tuple[str, float], ...
     return tuple(sorted(shares.items(), key=lambda cap: -cap[1]))
 
 
-def _one_device(readings: Sequence[tuple[Record, float]], user: str | None) -> dict[str, Any]:
+def _one_device(readings: Sequence[tuple[Record, float]]) -> dict[str, Any]:
     def values(name: str) -> list[float]:
         return [value for reading, _ in readings if (value := reading.get(name)) is not None]
 
@@ -279,7 +275,6 @@ def _one_device(readings: Sequence[tuple[Record, float]], user: str | None) -> d
         "capped_share": _mean((float(bool(caps)), seconds) for caps, seconds in known),
         "other_processes": max(map(len, others), default=None),
         "neighbour_gpus": max((int(value) for value in values("neighbours")), default=None),
-        "other_user": any(other["user"] not in (None, user) for processes in others for other in processes) if others else None,
     }
 
 

@@ -51,7 +51,6 @@ def test_an_undisturbed_gpu() -> None:
         psi_cpu_share=0.0,
         throttled_share=0.0,
         other_processes=0,
-        other_user=False,
         neighbour_gpus=0,
     )
 
@@ -157,14 +156,14 @@ def test_another_process_on_the_device() -> None:
     records = states(10, devices=[device()])
     records[5]["devices"] = [device(others=[{"pid": 71, "user": "nobody", "memory_bytes": 512}])]
     state = summarise_state([HEADER, *records], 0.0, 1.0)
-    assert (state.other_processes, state.other_user) == (1, True)
+    assert state.other_processes == 1
     assert state.disturbed == "another process (pid 71, user nobody) was on the device"
 
 
 def test_several_processes_of_the_same_user_and_of_one_unknown() -> None:
     others = [{"pid": 71, "user": None, "memory_bytes": None}, {"pid": 72, "user": "ada", "memory_bytes": None}]
     state = summarise_state([HEADER, *states(10, devices=[device(others=others)])], 0.0, 1.0)
-    assert (state.other_processes, state.other_user) == (2, False)
+    assert state.other_processes == 2
     assert state.disturbed == "2 other processes (one: pid 71) were on the device"
 
 
@@ -285,7 +284,7 @@ def test_failed_sources_leave_unknown_what_they_give() -> None:
     assert {name for name, value in state.metrics().items() if value is not None} == {"state_coverage"}
     unknown = device(sm_mhz=None, memory_mhz=None, power_w=None, temperature_c=None, capped_by=None, others=None)
     bare = summarise_state([HEADER, *states(20, devices=[unknown])], 0.0, 2.0)
-    assert (bare.clock_mean_mhz, bare.capped_share, bare.other_processes, bare.other_user, bare.disturbed) == (None, None, None, None, None)
+    assert (bare.clock_mean_mhz, bare.capped_share, bare.other_processes, bare.disturbed) == (None, None, None, None)
 
 
 def test_several_reasons_are_all_given() -> None:
