@@ -84,7 +84,7 @@ def one_more_heat(store: SweepStore, plan: Plan, now_s: float) -> Plan | None:
     if settings is None:
         return None
     rows = load_sweep(store.dir).rows
-    last = last_round(plan)
+    last = plan.last_round
     race = race_of(plan, rows)
     if race.state is not State.OPEN or not race.rounds or race.rounds[-1].number < last:
         return None
@@ -108,14 +108,9 @@ def heat_seconds(rows: Sequence[TrialRow], trials: Sequence[Trial]) -> float:
     return TrialTimes(seconds, times.between_s).of_round(trials) or 0.0
 
 
-def last_round(plan: Plan) -> int:
-    """The number of the plan's last round."""
-    return max((trial.repeat for trial in plan.trials), default=0)
-
-
 def race_note(plan: Plan) -> str:
     """What is running: `round 3: 14 of 72 settings are left`."""
-    number = last_round(plan)
+    number = plan.last_round
     racing = [{trial.cell for trial in plan.trials if trial.repeat == at and not trial.reference} for at in (1, number)]
     return f"round {number}: {len(racing[1])} of {len(racing[0])} settings run"
 
