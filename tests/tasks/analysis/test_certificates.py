@@ -114,6 +114,8 @@ def test_merging_adds_counts_and_spans_the_dates() -> None:
     assert both.left_out == {"disturbed": 3, "interrupted": 1}
     assert (both.single, both.steps) == (Share(hits=17, of=20), Share(hits=4, of=20))
     assert both.group(3).covered == Share(hits=17, of=20) and both.group(3).false_verdicts == Share(hits=2, of=20)
+    within = [one("long", 10.0, 9).model_copy(update={"last": 90.0}), one("short", 50.0, 9)]
+    assert (merge(within)[GPU].first, merge(within)[GPU].last) == (10.0, 90.0), "one that ran while another did ends nothing"
 
 
 def test_a_damaged_file_is_named_and_skipped_and_can_be_written_again(tmp_path: Path) -> None:
