@@ -112,7 +112,8 @@ def bounds(values: ArrayLike, settings: int, *, chance: float = RACE_CHANCE) -> 
     y = np.asarray(values, dtype=float)
     there = np.isfinite(y)
     count = there.sum(axis=1)
-    filled = np.where(there, y, 0.0)
+    first = np.where(count > 0, y[np.arange(len(y)), there.argmax(axis=1)], 0.0)[:, None]
+    filled = np.where(there, y - first, 0.0)  # so that the mean of equal values is that value: it may be the limit itself
     means = filled.sum(axis=1) / np.maximum(count, 1)
     squares = np.where(there, (filled - means[:, None]) ** 2, 0.0).sum(axis=1)
     left = np.maximum(count - 1.0, 0.0)
@@ -122,7 +123,7 @@ def bounds(values: ArrayLike, settings: int, *, chance: float = RACE_CHANCE) -> 
     if noise is not None and at.size:
         law = _Mixture(np.sqrt(noise.variance[at] / count[at, None]), noise.df[at], noise.weight)
         half[at] = law.exceeded(level_of(y.shape[1], settings, chance))
-    return means - half, means + half
+    return first[:, 0] + means - half, first[:, 0] + means + half
 
 
 def _fit(y: Array, there: Mask) -> tuple[Array, Array, Array]:

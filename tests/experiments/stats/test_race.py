@@ -170,6 +170,9 @@ def test_bounds_hold_the_mean_and_are_none_for_a_single_value() -> None:
 def test_bounds_of_values_that_agree_exactly_are_the_value() -> None:
     low, high = bounds(np.full((2, 2), 7.0), 2)
     assert low == pytest.approx([7.0, 7.0]) and high == pytest.approx([7.0, 7.0])
+    for rounds, value in ((3, math.log(6)), (7, math.log(5)), (3, 0.1)):  # sums of these, by their number, are not these
+        low, high = bounds(np.full((2, rounds), value), 2)
+        assert {*low, *high} == {value}
 
 
 def test_equal_settings_are_seldom_dropped() -> None:

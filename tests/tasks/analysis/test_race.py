@@ -93,6 +93,15 @@ def test_a_setting_of_which_the_limit_is_open_stays_but_neither_wins_nor_drops_o
     assert race.state is State.OPEN
 
 
+@pytest.mark.parametrize(("sign", "left"), [("<=", [0, 1]), (">=", [1, 2])])
+def test_a_setting_that_is_at_the_limit_keeps_it(sign: str, left: list[int]) -> None:
+    """A batch size of 6, three times: what its logarithms add up to is not three times that of 6."""
+    rows = with_metric(race_rows([100, 100, 100], [range(3)] * 3), {0: 5, 1: 6, 2: 7}, "batch_size")
+    race = made_race(rows, where=[{"metric": "batch_size", "sign": sign, "limit": 6.0}])
+    assert race.left == left and not race.open_limits
+    assert list(np.flatnonzero(race.inside)) == left
+
+
 def test_the_chance_of_error_is_shared_by_the_race_and_its_limits() -> None:
     """A setting that alone would drop out narrowly stays where half of the chance is the limit's."""
     found = []
