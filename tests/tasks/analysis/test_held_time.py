@@ -137,6 +137,8 @@ def test_a_hold_that_nobody_ended_lasts_until_the_last_record_of_its_trial() -> 
     assert held(hold(8.0, None), attempts={"a": marks((1, journal(10.0)))}).seconds == 22.0 - 8.0
     assert held(hold(8.0, None, starts=[(9.0, 1)]), attempts={}).parts == {"launch": 1.0}
     assert held(hold(8.0, None, starts=[]), attempts={}).seconds == 0.0
+    earlier = held(hold(8.0, None, starts=[(7.0, 1)]), hold(20.0, 21.0, "b"), attempts={})
+    assert (earlier.trials[0].seconds, earlier.trials[1].parts["between"]) == (0.0, 12.0), "by a clock that was set back: no time, not less"
 
 
 def test_a_trial_that_still_runs_counts_what_it_measured_so_far() -> None:

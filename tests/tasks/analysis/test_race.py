@@ -144,6 +144,14 @@ def test_what_was_decided_then_holds_though_a_trial_ran_again_since() -> None:
     assert not any(racer == 2 and number == 2 for racer, number, _ in outs(race)) and (2, 3, Why.BEHIND) in outs(race)
 
 
+@pytest.mark.parametrize(("seeds", "out_after"), [(2, 3), (3, 2)])
+def test_a_reference_is_in_a_round_for_its_seeds_alone_until_there_are_enough(seeds: int, out_after: int) -> None:
+    """Racer 0 is behind from round 2 on, and runs in round 3. Of two seeds that says that it had not dropped out then; of three nothing."""
+    rows = race_rows([40, 100, 99.9], [range(3)] * 3)
+    race = made_race(rows, references=[rows[0].trial.cell], seeds=seeds)
+    assert [number for racer, number, _ in outs(race) if racer == 0] == [out_after]
+
+
 def test_the_same_results_give_the_same_race_again() -> None:
     rows = race_rows([100, 99, 98, 50], [EVERYONE] * 3)
     one, other = made_race(rows), made_race(rows)

@@ -73,6 +73,8 @@ def test_other_devices_metrics_and_values_without_a_logarithm_are_left_out() -> 
     assert known.trial is not None and known.trials == 15
     four = learn(past({"s": repeats[:12]}), PLACE)
     assert (four.trial, four.trials) == (None, 12), "too few cells to say how cells differ"
+    alone = learn(past({"s": [*repeats, past_trial("f", 100.0)], "t": [past_trial("a", 100.0)]}), PLACE)
+    assert (alone.trial, alone.trials) == (known.trial, 15), "a cell's only trial in a sweep says nothing of how far trials lie apart"
 
 
 def test_a_metric_on_the_linear_scale_keeps_its_unit() -> None:
