@@ -69,6 +69,17 @@ def test_a_known_difference_is_not_measured_again() -> None:
     assert found.trials == len(order) == 12 and "-7.7 %" in found.sentence and "after 3 pairs" in found.sentence
 
 
+@pytest.mark.parametrize(("before", "first_bad"), [(0.042, 1), (0.038, 3)])
+def test_the_first_bad_commit_is_beyond_half_of_the_whole_difference(before: float, first_bad: int) -> None:
+    """Of a slow-down by 8 % with the fourth commit, a part of which came with the second."""
+
+    def measure(commit: str) -> float:
+        return -0.08 if commit >= SIX[3] else -before if commit >= SIX[1] else 0.0
+
+    found = search(SIX, BASE, pairs_of(measure), 12, 0.03, whole=difference([-0.08, -0.0801, -0.0799], 0.95))
+    assert found.commit == SIX[first_bad]
+
+
 @pytest.mark.parametrize(("pairs", "between"), [(3, (BASE, SIX[5])), (5, (BASE, SIX[5])), (6, (SIX[2], SIX[5])), (8, (SIX[2], SIX[5]))])
 def test_time_that_ends_leaves_the_range_that_is_known(pairs: int, between: tuple[str, str]) -> None:
     left = iter([True] * pairs)
