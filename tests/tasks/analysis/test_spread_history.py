@@ -99,6 +99,18 @@ def test_where_another_host_lands() -> None:
     assert replications(past({"a": sweeps["a"]}), own, "throughput") == {}, "two hosts, and no other cell of them"
 
 
+def test_two_hosts_are_enough_where_other_cells_know_more() -> None:
+    """Five hosts that one other cell ran on are four degrees of freedom; of four hosts they are three."""
+    own = {"here": [past_trial("c", 101.0, host="a")]}
+    beside = {f"on {host}": [past_trial("d", 50.0 + at, host=host)] for at, host in enumerate("abcde")}
+    before = {"c": [past_trial("c", 99.0, host="b")]}
+    found = replications(past({**before, **beside}), own, "throughput")["here"]
+    assert found.hosts == 2 and found.low < 99 and found.high > 101
+    del beside["on e"]
+    assert replications(past({**before, **beside}), own, "throughput") == {}
+    assert replications(past(beside), own, "throughput") == {}, "of one host nothing is known"
+
+
 def test_repeats_on_two_hosts_are_not_how_far_trials_lie_apart() -> None:
     """Ten sweeps of three cells that went on on another host, 5 % faster; trials lie 0.5 % apart."""
     sweeps = {
