@@ -35,6 +35,14 @@ def test_a_long_window_of_a_cell_without_history_is_told() -> None:
     )
 
 
+@pytest.mark.parametrize(("budget_s", "left_out"), [(6.0, []), (5.9, ["one"])])
+def test_where_nothing_is_known_a_trial_takes_a_second_at_least(budget_s: float, left_out: list[str]) -> None:
+    both = [cell("one"), cell("two").model_copy(update={"value": 2.0})]
+    dropped = drop(both, [0.0, 0.5], three_repeats(), budget_s)
+    assert [entry.name for entry in dropped] == left_out
+    assert all(entry.why.startswith("value 1, 3 s at least, without history: ") for entry in dropped)
+
+
 @pytest.mark.parametrize(("pool", "fits"), [("cuda", False), ("a100", True)])
 def test_pools_of_one_machine_share_the_budget(pool: str, fits: bool) -> None:
     """Three trials of 20 s on each of two pools, in 119 s."""
