@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -35,6 +36,7 @@ from experiments.trial import Outcome, Trial, TrialResult
 RESOLUTION = 0.02  # the search ends once the gap is below this share of the size
 SECOND = 8  # the second size, if the device reports its memory use
 LEAP = 64  # largest ratio of the next size to the largest one that fits
+FAR = 2  # ratio of a size that ran out of memory to the largest that fits, beyond which no line is trusted
 MISSES = 3  # predictions that may miss before the search bisects
 PROBE_STEPS, PROBE_WARMUP = 2, 2
 PROBE_HEADROOM = 0.03  # share of device memory that a fitting batch must leave unreserved
@@ -67,7 +69,9 @@ def search(probe: Callable[[int], Answer], limit: int = MOST_SAMPLES, room: floa
     A step's memory grows linearly with the batch size, so two sizes predict the size that uses `room`, the share of memory allowed. The
     search tries sizes 1 and SECOND, then the prediction, then its neighbours with the line refitted. It ends once the gap between the two
     returned sizes is 1, or below RESOLUTION of the size. Only sizes that were tried count. If the device does not report its memory use,
-    the size doubles instead. After MISSES predictions that missed, the search bisects the rest.
+    the size doubles instead. After MISSES predictions that missed, the search bisects the rest. A size that ran out of memory says nothing
+    of the line: where it is far from the largest that fits, the geometric mean of both is next, since the line through small sizes may be
+    flat (the peak is then where the optimiser's states come to be) and would be as wrong again.
     """
     good, bad, size, misses = 0, None, 1, 0
     points: list[tuple[int, float]] = []
@@ -88,6 +92,8 @@ def search(probe: Callable[[int], Answer], limit: int = MOST_SAMPLES, room: floa
             size = min(ahead, good * LEAP, limit)
         elif guess is None or misses >= MISSES:
             size = (good + bad) // 2
+        elif not answer.fits and answer.used is None and bad > FAR * good:
+            size = max(good + gap, math.isqrt(good * bad))
         else:
             below = max(1, int(bad * RESOLUTION / (1 + RESOLUTION)))  # fitting this far below `bad` ends the search
             times = 1 if answer.fits or answer.used is not None else 4**misses  # out of memory: the line did not improve
