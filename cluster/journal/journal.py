@@ -16,8 +16,9 @@ import os
 import threading
 import time
 import zlib
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -70,9 +71,18 @@ def _section(record: Record, start: int, path: Path, number: int) -> Section:
     return Section(start, attempt, trial, version)
 
 
+@dataclass(frozen=True)
+class _Written:
+    """How much of a journal is on the disk for certain. One assignment replaces it: a signal's handler that raises leaves no half of it."""
+
+    size: int  # bytes
+    crc: int  # of the last line
+    section: Section
+    last: int = 0  # number of the last record that was taken from the queue
+
+
 class JournalWriter:
-    """Appends records. `append` queues a record's JSON. A thread writes and fsyncs every `interval` seconds, so a step never waits for a
-    disk.
+    """Appends records. `append` queues a record's JSON. A thread writes and fsyncs every `interval` seconds: no step waits for a disk.
 
     `append`, `flush` and `close` raise OSError once a write has failed, for example on a full disk. `locked`: whether others can tell that
     it still writes; False on a file system without locks.
@@ -89,35 +99,35 @@ class JournalWriter:
         # unbuffered: after a write that failed nothing is left that closing the file could still write
         self._file = open(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0)  # noqa: SIM115 - as long as the writer
         self._lock_of_file = WriterLock(self._file.fileno())
-        try:
-            self._crc = self._take_over(patience_s)
-        except BaseException:
-            self._file.close()
-            self._lock_of_file.release()
-            raise
-        self._queue: list[bytes] = []  # records as JSON
+        self._appended, self._queue = 0, deque[tuple[int, bytes]]()  # records as JSON, numbered
         self._lock = threading.Lock()  # queue
-        self._disk = threading.Lock()  # file and checksum
+        self._disk = threading.Lock()  # file and what is written
         self._error: OSError | None = None
         self._stop = threading.Event()
         self._interval = interval
-        self._section = Section(0, attempt, trial, VERSION)
-        first: Record = {"attempt": attempt, "pid": os.getpid(), "host": os.uname().nodename, "version": VERSION}
-        self.append("attempt", **(first | {"trial": trial} if trial else first))
-        self.flush()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
-        self._thread.start()
+        try:
+            self._written = _Written(*self._take_over(patience_s), Section(0, attempt, trial, VERSION))
+            first: Record = {"attempt": attempt, "pid": os.getpid(), "host": os.uname().nodename, "version": VERSION}
+            self.append("attempt", **(first | {"trial": trial} if trial else first))
+            self.flush()
+            self._thread.start()
+        except BaseException:
+            self._stop.set()
+            self._file.close()
+            self._lock_of_file.release()
+            raise
 
-    def _take_over(self, patience_s: float) -> int:
-        """Take the file's lock, and only then cut off an incomplete last line. Returns the last CRC."""
+    def _take_over(self, patience_s: float) -> tuple[int, int]:
+        """Take the file's lock, and only then cut off an incomplete last line. Returns the file's size (bytes) and the last CRC."""
         held = self._lock_of_file.hold(patience_s)
         if held is False:
             raise JournalInUse.after(patience_s, self.path, last_writer(self.path))
         self.locked = held is True
-        whole, crc = _whole_lines(self.path)
-        self._file.truncate(whole)
-        self._file.seek(whole)
-        return crc
+        follower = JournalFollower(self.path)
+        follower.poll()
+        self._file.truncate(follower.offset)
+        return follower.offset, follower.checksum
 
     def append(self, kind: str, t: float | None = None, **fields: Any) -> None:
         """Queue one record. `t` is when it happened (Unix time, s), by default now.
@@ -128,49 +138,66 @@ class JournalWriter:
             raise self._error
         body = to_json({"kind": kind, "t": time.time() if t is None else t, **fields})
         with self._lock:
-            self._queue.append(body)
+            self._appended += 1
+            self._queue.append((self._appended, body))
 
     def flush(self) -> None:
         """Write the queued records and fsync the file. Raises OSError."""
         with self._disk:
             if self._error:
                 raise self._error
-            with self._lock:
-                bodies, self._queue = self._queue, []
-            if bodies:
-                self._write(bodies)
+            with self._lock:  # records stay in the queue until they are written, and here one that was may still be
+                while self._queue and self._queue[0][0] <= self._written.last:
+                    self._queue.popleft()
+                queue = list(self._queue)
+            if queue:
+                self._write([body for _, body in queue], queue[-1][0])
 
-    def _write(self, bodies: Iterable[bytes]) -> None:
-        lines = []
+    def _write(self, bodies: Sequence[bytes], last: int, *, closes: bool = False) -> None:
+        """Write records behind what is written, in the place of what a call that was broken off left there. Raises OSError.
+
+        `last`: number of the last record of the queue that is then written. `closes`: they are the close record.
+        """
+        crc, section, lines = self._written.crc, replace(self._written.section), []
         for body in bodies:
-            line, self._crc = wrap(body, self._crc)
-            self._section.add(body)
+            line, crc = wrap(body, crc)
             lines.append(line)
+            if not closes:
+                section.add(body)
+        section.closed = closes
+        unwritten, size = memoryview(b"".join(lines)), self._written.size
         try:
-            unwritten = memoryview(b"".join(lines))
+            if os.fstat(self._file.fileno()).st_size > size:
+                self._file.truncate(size)
             while unwritten:
-                unwritten = unwritten[self._file.write(unwritten) :]
+                count = os.pwrite(self._file.fileno(), unwritten, size)
+                unwritten, size = unwritten[count:], size + count
             os.fsync(self._file.fileno())
         except OSError as error:
             error.filename = str(self.path)  # whoever reads of it should learn of which disk it is
             self._error = error
             self._lock_of_file.release()  # nothing more is written
             raise
+        self._written = _Written(size, crc, section, last)
 
     def close(self) -> None:
         """Write the queued records and the close record, stop the thread and close the file. Raises OSError."""
         if self._file.closed:
+            self._lock_of_file.release()  # where an earlier call was broken off
             return
-        self._stop.set()
-        self._thread.join()
         try:
+            self._stop.set()
+            self._thread.join()
             self.flush()
             with self._disk:
-                mark = {"records": self._section.records, "checksum": f"{self._section.checksum:08x}"}
-                self._write([to_json({"kind": "close", "t": time.time(), **mark})])
+                mark = self._written.section.mark
+                body = to_json({"kind": "close", "t": time.time(), "records": mark.records, "checksum": mark.checksum})
+                if not mark.closed:  # by a call that was broken off
+                    self._write([body], self._written.last, closes=True)
         finally:
             try:
-                self._file.close()
+                with self._disk:  # where the above was broken off, the thread may still write
+                    self._file.close()
             except OSError as error:
                 raise self._error or error from None
             finally:
@@ -180,8 +207,8 @@ class JournalWriter:
         while not self._stop.wait(self._interval):
             try:
                 self.flush()
-            except OSError:
-                return  # kept in self._error; the next append raises it in the loop
+            except (OSError, ValueError):  # kept in self._error, which the next append raises in the loop; or `close` was broken off
+                return
 
     def __enter__(self) -> Self:
         return self
@@ -348,9 +375,7 @@ def last_checksum(path: Path) -> str:
 def attempt_in(follower: JournalFollower, attempt: int | None = None) -> tuple[list[Record], Section | None]:
     """The records of the last section of a file, or of the last one of this attempt, without the close record, and that section.
 
-    Nothing where there is none.
-
-    Raises JournalError.
+    Nothing where there is none. Raises JournalError.
     """
     return _attempt_of(follower, follower.poll(), attempt)
 
@@ -360,13 +385,6 @@ def _attempt_of(follower: JournalFollower, records: list[Record], attempt: int |
         if attempt in (None, section.attempt):
             return records[section.start : section.start + section.records], section
     return [], None
-
-
-def _whole_lines(path: Path) -> tuple[int, int]:
-    """Bytes of complete lines and the last CRC of an existing journal. Raises JournalError if the journal is damaged."""
-    follower = JournalFollower(path)
-    follower.poll()
-    return follower.offset, follower.checksum
 
 
 def last_writer(path: Path) -> str:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cluster.journal.errors import JournalError
@@ -37,6 +37,15 @@ class _Flush:
     done: threading.Event = field(default_factory=threading.Event)
 
 
+@dataclass(frozen=True)
+class _Sent:
+    """How far a journal was sent. One assignment replaces it: what a signal's handler raises leaves no half of it."""
+
+    offset: int = 0  # bytes
+    segments: int = 0
+    pending: bytes = b""  # the next segment, which may have been sent: it must not change any more
+
+
 class JournalMirror:
     """Copies a growing journal file to storage, in a thread. No step waits for the storage, and an outage only delays the copy."""
 
@@ -44,8 +53,7 @@ class JournalMirror:
         self.path, self.storage, self.attempt, self.part = path, storage, attempt, part
         self.failures = 0
         self.error: StorageError | None = None  # the last one; None after a write that succeeded
-        self._offset = self._number = 0
-        self._pending = b""
+        self._sent = _Sent()
         self._stop, self._wake = threading.Event(), threading.Event()
         self._flushes: list[_Flush] = []  # that were asked for and are not done
         self._sending = threading.Lock()
@@ -106,25 +114,24 @@ class JournalMirror:
         """Send the pending segment, then new lines, until everything is sent. Raises StorageError."""
         with self._sending:
             while True:
-                if not self._pending:
-                    self._pending = self._new_lines()
-                if not self._pending:
+                if not self._sent.pending:
+                    self._sent = replace(self._sent, pending=self._new_lines())
+                sent = self._sent
+                if not sent.pending:
                     return
                 try:
-                    self.storage.put(journal_segment(self.attempt, self.part, self._number), self._pending)
+                    self.storage.put(journal_segment(self.attempt, self.part, sent.segments), sent.pending)
                 except StorageError as error:
                     self.failures += 1
                     self.error = error
                     raise
                 self.error = None
-                self._offset += len(self._pending)
-                self._number += 1
-                self._pending = b""
+                self._sent = _Sent(sent.offset + len(sent.pending), sent.segments + 1)
 
     def _new_lines(self) -> bytes:
         """Complete lines that have not been sent yet."""
         with open(self.path, "rb") as file:
-            file.seek(self._offset)
+            file.seek(self._sent.offset)
             text = file.read()
         return text[: text.rfind(b"\n") + 1]
 
@@ -186,17 +193,19 @@ class JournalCopy:
 
     def fetch(self) -> None:
         """Append the new records. Raises StorageError, JournalError, and OSError of a full disk; the next call then goes on."""
-        if self._copied is None:
-            self._copied = self._count_copied()
-        records = self._reader.poll()
-        skipped = min(self._copied, len(records))
-        self._copied -= skipped
-        if new := records[skipped:]:
-            try:
+        try:
+            if self._copied is None:
+                self._copied = self._count_copied()
+            records = self._reader.poll()
+            skipped = min(self._copied, len(records))
+            if new := records[skipped:]:
                 self._append(new)
-            except OSError:  # some of them may be in the file: count them when it can be read
-                self._reader, self._copied = SegmentReader(self._reader.storage, self._attempt), None
-                raise
+            self._copied -= skipped
+        except (StorageError, JournalError):  # nothing was taken from the reader
+            raise
+        except BaseException:  # some of them may be in the file, also where a signal broke it off: count them when it can be read
+            self._reader, self._copied = SegmentReader(self._reader.storage, self._attempt), None
+            raise
 
     def send_own(self) -> None:
         """Send the records that were added to the copy itself, as a part of their own, unless the storage has them.

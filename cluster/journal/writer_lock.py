@@ -35,10 +35,11 @@ class WriterLock:
 
     def release(self) -> None:
         """Release the lock, also for children that were forked with it. Once more changes nothing."""
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
+        if self._descriptor is not None:
             with suppress(OSError):
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
+                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        descriptor, self._descriptor = self._descriptor, None  # only now: a call that a signal broke off is made good by the next
+        if descriptor is not None:
             os.close(descriptor)
 
 
