@@ -4,11 +4,13 @@ One JSON object a line, appended by the flow that holds the sweep's lease; `t` i
 that the time between two flows, in which nobody held the slots, is told from the time between two trials.
 
 While a pool is down its trial takes the slots every few seconds to ask again. That is two lines, however long it lasts: the trial
-withdraws, and then it takes the slots for good, or has stopped asking; this one says how often it asked in vain meanwhile.
+withdraws, and then it holds the slots, or not. This one says how often it asked in vain so far; each time that it asks it is written over
+before, so that a flow that is killed while the pool starts the trial has told of the slots.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -22,7 +24,16 @@ from pathlib import Path
 from typing import Any
 
 _log = logging.getLogger(__name__)
+_ROOM = 64  # bytes by which a line that is written over may grow: its slots may have other names, its times more digits
 TAKEN, STARTED, GIVEN_BACK, WITHDRAWN = "taken", "started", "given_back", "withdrawn"
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a line is in the file, without its newline. Bytes."""
+
+    offset: int
+    size: int
 
 
 @dataclass
@@ -30,42 +41,42 @@ class _Outage:
     """Of a trial that gave its slots back, since its pool is down."""
 
     asked_in_vain: int = 0  # how often since then
-    taken: dict[str, Any] | None = None  # the slots that it holds just now, to ask again
+    line: _Place | None = None  # the one that is written over
 
 
 class SlotLog:
-    """The lines of one flow. Its methods may be called from several threads. A line that cannot be written is lost: no trial ends by it."""
+    """The lines of one flow. Its methods may be called from several threads. No trial ends by a line that cannot be written.
+
+    It is written with the next one; so it is lost only where the flow can write none until it ends. A warning tells of the first.
+    """
 
     def __init__(self, path: Path) -> None:
         """`path`: the sweep's slots.jsonl."""
         self._path, self._flow, self._lock = path, secrets.token_hex(4), threading.Lock()
         self._outages: dict[str, _Outage] = {}  # of trials that wait for a pool, by key
+        self._unwritten = b""
 
     def taken(self, key: str, pool: str, slots: Sequence[str], asked_at: float) -> None:
         """The trial holds `slots` (names of their locks: two pools on the same nodes share them) and asked for them at `asked_at`."""
-        fields: dict[str, Any] = {"t": time.time(), "pool": pool, "slots": list(slots), "asked": asked_at}
-        if outage := self._outages.get(key):
-            outage.taken = fields  # it is no hold yet: the pool is asked once more
-        else:
-            self._write(TAKEN, key, **fields)
+        self._tell(TAKEN, key, self._outages.get(key), pool=pool, slots=list(slots), asked=asked_at)
 
     def started(self, key: str, attempt: int) -> None:
         """The trial's launcher is asked to start an attempt, or one that another flow started is followed in the slots.
 
         Where the pool was down it is told only once the pool has started it.
         """
-        self._end_outage(key)
-        self._write(STARTED, key, attempt=attempt)
+        self._outages.pop(key, None)
+        self._tell(STARTED, key, attempt=attempt)
 
     def given_back(self, key: str) -> None:
         """The trial no longer holds its slots."""
-        self._end_outage(key)
-        self._write(GIVEN_BACK, key)
+        self._outages.pop(key, None)
+        self._tell(GIVEN_BACK, key)
 
     def given_up(self, key: str) -> None:
         """The trial ends without slots: it waited for its pool, or for the slots themselves."""
         if outage := self._outages.pop(key, None):
-            self._write(WITHDRAWN, key, asked_in_vain=outage.asked_in_vain)
+            self._tell(WITHDRAWN, key, outage)
 
     def withdrawn(self, key: str) -> None:
         """The trial gives its slots back for now: its pool, which is down, could not be asked to start the attempt that was begun last.
@@ -74,25 +85,53 @@ class SlotLog:
         """
         if outage := self._outages.get(key):
             outage.asked_in_vain += 1
-            outage.taken = None
+            self._tell(WITHDRAWN, key, outage)
             return
         self._outages[key] = _Outage()
-        self._write(WITHDRAWN, key)
+        self._tell(WITHDRAWN, key)
 
-    def _end_outage(self, key: str) -> None:
-        """The trial waits no longer: it holds the slots that it took last."""
-        outage = self._outages.pop(key, None)
-        if outage is not None and outage.taken is not None:
-            self._write(TAKEN, key, **outage.taken, asked_in_vain=outage.asked_in_vain)
+    def _tell(self, event: str, key: str, outage: _Outage | None = None, **fields: Any) -> None:
+        """One line; of an outage in the place of its line before, if it has room there."""
+        more = {} if outage is None else {"asked_in_vain": outage.asked_in_vain}
+        line = json.dumps({"t": time.time(), "event": event, "flow": self._flow, "trial": key, **fields, **more}).encode()
+        with self._lock:
+            if outage is None:
+                self._append(line)
+            elif outage.line is None or not self._write_over(outage.line, line):
+                outage.line = self._append(line.ljust(len(line) + _ROOM))
 
-    def _write(self, event: str, key: str, t: float | None = None, **fields: Any) -> None:
-        line = json.dumps({"t": time.time() if t is None else t, "event": event, "flow": self._flow, "trial": key, **fields}) + "\n"
-        with self._lock, suppress(OSError):
+    def _append(self, line: bytes) -> _Place | None:
+        """Where it is now; None where it could not be written."""
+        text = self._unwritten + line + b"\n"
+        try:
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             try:
-                os.write(descriptor, line.encode())
+                if os.write(descriptor, text) < len(text):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                end = os.lseek(descriptor, 0, os.SEEK_CUR)
             finally:
                 os.close(descriptor)
+        except OSError as error:
+            if not self._unwritten:
+                _log.warning(
+                    "%s cannot be written (%s): if that stays so, where the held time went is not known", self._path, error.strerror
+                )
+            self._unwritten = text if self._unwritten else b"\n" + text  # which ends what was written of it
+            return None
+        self._unwritten = b""
+        return _Place(end - len(line) - 1, len(line))
+
+    def _write_over(self, place: _Place, line: bytes) -> bool:
+        """Whether it was written there."""
+        if len(line) > place.size:
+            return False
+        with suppress(OSError):
+            descriptor = os.open(self._path, os.O_WRONLY)  # without O_APPEND, which would append it
+            try:
+                return os.pwrite(descriptor, line.ljust(place.size), place.offset) == place.size
+            finally:
+                os.close(descriptor)
+        return False
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -100,17 +101,56 @@ def test_an_outage_is_two_lines_however_long_it_lasts(tmp_path: Path, monkeypatc
     monkeypatch.setattr(slot_log.time, "time", lambda: float(next(clock)))
     log = SlotLog(path)
     outage(log, times)
+    assert read_holds(path) == []
     log.taken("a", "local", ["s9"], 7.0)
-    assert read_holds(path) == [], "it asks once more"
     log.started("a", 1)
     log.given_back("a")
     events = [json.loads(line) for line in path.read_text().splitlines()]
     assert [event["event"] for event in events] == ["taken", "started", "withdrawn", "taken", "started", "given_back"]
     assert [event.get("asked_in_vain") for event in events] == [None, None, None, times, None, None]
-    taken = 4.0 + times
+    taken = 4.0 + 2 * times
     assert read_holds(path) == [Hold(events[0]["flow"], "a", "local", ("s9",), 7.0, taken, [(taken + 1, 1)], taken + 2)]
     log.taken("a", "local", ["s"], 0.0)
     assert len(read_holds(path)) == 2, "the next hold is told at once"
+
+
+def test_a_flow_that_is_killed_while_the_pool_starts_the_trial_after_an_outage_has_told_of_the_slots(tmp_path: Path) -> None:
+    path = tmp_path / "slots.jsonl"
+    log, other = SlotLog(path), SlotLog(path)
+    outage(log, 3)
+    other.taken("b", "cpu", ["s8"], 6.0)
+    log.taken("a", "local", ["s9", "the slot of a node with a long name"], 7.0)  # it asks, and the pool starts the trial
+    one, last = read_holds(path)
+    assert (one.trial, last.trial, last.slots, last.asked) == ("b", "a", ("s9", "the slot of a node with a long name"), 7.0)
+    assert (last.starts, last.given_back) == ([], None) and last.taken >= one.taken
+
+
+def test_a_line_that_could_not_be_written_is_written_with_the_next(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "folder" / "slots.jsonl"
+    log = SlotLog(path)
+    log.taken("a", "cpu", ["s"], 0.0)
+    log.started("a", 1)
+    path.parent.mkdir()
+    log.given_back("a")
+    [hold] = read_holds(path)
+    assert (hold.slots, [attempt for _, attempt in hold.starts]) == (("s",), [1]) and hold.given_back is not None
+    [warning] = caplog.messages
+    assert warning == f"{path} cannot be written (No such file or directory): if that stays so, where the held time went is not known"
+    log.taken("a", "cpu", ["s"], 0.0)
+    assert [json.loads(line)["event"] for line in path.read_text().split("\n") if line] == ["taken", "started", "given_back", "taken"]
+
+
+@pytest.mark.parametrize("written", [0, 1, 40])
+def test_a_line_that_was_written_in_part_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int) -> None:
+    path, write = tmp_path / "slots.jsonl", os.write
+    log = SlotLog(path)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", lambda descriptor, text: write(descriptor, text[:written]))  # the disk is full
+        log.taken("a", "cpu", ["s"], 0.0)
+    assert read_holds(path) == []
+    log.started("a", 1)
+    [hold] = read_holds(path)
+    assert (hold.slots, len(hold.starts)) == (("s",), 1)
 
 
 def test_a_trial_that_stops_asking_says_how_often_it_did_in_vain(tmp_path: Path) -> None:
