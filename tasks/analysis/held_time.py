@@ -192,7 +192,8 @@ def account(
 
     `attempts(key)`: the marks of a trial's attempts, by number. `ended`: by a trial's key; None where it was run again under another key,
     so that no attempt of it counts. A trial that is not in it has not ended: its last attempt is counted for now. `emulated`: keys.
-    A hold that nobody ended lasts until the last record of its trial, and at most until the slot is next taken.
+    A hold that nobody ended lasts until the last record of the attempts that its trial began before the slot was next taken, and at most
+    until then.
     """
     free_since: dict[tuple[str, str], float] = {}  # (flow, slot) -> when it was last given back
     ends = _ends(holds, attempts)
@@ -219,9 +220,10 @@ def _ends(holds: Sequence[Hold], attempts: Callable[[str], Mapping[int, AttemptM
         if hold.given_back is not None:
             ends.append(max(hold.given_back, hold.taken))
             continue
-        following = [other.taken for other in holds[number + 1 :] if set(other.slots) & set(hold.slots)]
-        signs = [at for at, _ in hold.starts] + [marks.last for marks in attempts(hold.trial).values() if marks.last is not None]
-        ends.append(max(hold.taken, min(max(signs, default=hold.taken), min(following, default=math.inf))))
+        following = min((other.taken for other in holds[number + 1 :] if set(other.slots) & set(hold.slots)), default=math.inf)
+        begun = [marks for marks in attempts(hold.trial).values() if not marks.marks or marks.marks[0][0] < following]
+        signs = [at for at, _ in hold.starts] + [marks.last for marks in begun if marks.last is not None]
+        ends.append(max(hold.taken, min(max(signs, default=hold.taken), following)))
     return ends
 
 

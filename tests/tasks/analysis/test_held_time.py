@@ -141,6 +141,18 @@ def test_a_hold_that_nobody_ended_lasts_until_the_last_record_of_its_trial() -> 
     assert (earlier.trials[0].seconds, earlier.trials[1].parts["between"]) == (0.0, 12.0), "by a clock that was set back: no time, not less"
 
 
+def test_an_attempt_that_began_in_a_later_hold_does_not_make_the_earlier_one_longer() -> None:
+    """The flow was killed before its launcher had started anything."""
+    killed, later = hold(1.0, None, starts=[]), hold(8.0, 23.0, flow="g")
+    found = held(killed, later, attempts={"a": marks((1, journal(10.0)))})
+    assert [trial.seconds for trial in found.trials] == [0.0, 15.0]
+    before = hold(8.0, None, starts=[])
+    assert [trial.seconds for trial in held(before, hold(12.0, 23.0, flow="g"), attempts={"a": marks((1, journal(10.0)))}).trials] == [
+        4.0,
+        11.0,
+    ]
+
+
 def test_a_trial_that_still_runs_counts_what_it_measured_so_far() -> None:
     records = [record for record in journal(10.0) if record["t"] <= 20.5 and record["kind"] != "window"]
     found = held(hold(8.0, None), attempts={"a": marks((1, records))}, ended={})
