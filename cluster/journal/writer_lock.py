@@ -20,7 +20,7 @@ from pathlib import Path
 from cluster.disk_errors import disk_error
 
 POLL_S = 0.05
-ENDED_S = 30.0  # how long the end of a writer is waited for, whose process was killed: a DataLoader's notices its parent's after 5 s
+ENDED_S = 30.0  # how long the end of a writer is waited for, whose process was killed: children that it forked end after it
 
 
 class WriterLock:

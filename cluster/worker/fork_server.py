@@ -10,7 +10,6 @@ could tell the job how it ended.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import selectors
@@ -27,10 +26,10 @@ from cluster.process_marks import MARK, mark_forked_process
 from cluster.worker import forked_ranks, node_socket
 from cluster.worker.template_imports import Lesson, half_imported, import_modules, spoiled
 from experiments.components import flop_count
+from experiments.parent_death import end_with
 
 IDLE_S = 300.0  # a node's template ends after so long without a trial: a sweep's next one comes sooner
 _START = "SWEEPBENCH_START"
-_DEATH_SIGNAL = 1  # prctl(2): PR_SET_PDEATHSIG
 
 
 class _Lesson(TypedDict):
@@ -239,7 +238,7 @@ class ForkServer:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
         if connection.of_job:
-            _end_with(template)
+            end_with(template)
             os.chdir(request["directory"])
             os.environ.clear()
             for number, output in enumerate(connection.outputs, start=1):
@@ -264,13 +263,6 @@ class ForkServer:
         if modules or flops:
             with suppress(OSError):  # the template is gone
                 os.write(self._lesson_sink, json.dumps(lesson).encode() + b"\n")
-
-
-def _end_with(parent: int) -> None:
-    """Have the kernel kill this process once its parent has ended. Raises OSError where it has ended already."""
-    ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
-    if os.getppid() != parent:
-        raise OSError("the template process has ended")
 
 
 def _kill(pid: int) -> None:

@@ -21,6 +21,7 @@ from cluster.launchers import processes
 from cluster.process_marks import MARK
 from cluster.python_path import environment_of
 from cluster.trial_layout import LOG, TRIAL
+from experiments import parent_death
 from experiments.atomic_file import atomic_write
 from experiments.config.errors import DamagedFile
 from experiments.config.strict import Strict
@@ -121,18 +122,27 @@ def _commits(pair: Path) -> list[str]:
 def run_once(tree: Path, trial: Trial, out: Path, metric: str, ending: Ending = nullcontext) -> None:
     """One trial of the code in `tree`, in a process of its own with its own session. None of its processes is left afterwards.
 
-    What interrupts it ends the trial first: SIGTERM, some seconds, then SIGKILL. Raises BisectError if the trial did not end ok, with its
+    What interrupts it ends the trial first: SIGTERM, some seconds, then SIGKILL. Where this process is killed the kernel kills the trial's.
+    Raises BisectError if the trial did not end ok, with its
     reason and where its log is, and CommitError for code that is too old for it.
     """
     out.mkdir(parents=True)
     atomic_write(out / TRIAL, told(trial, tree))
+    # The guard (bisect_guard.py) finds it by its mark, which it has only once its program has begun
+    ends_with_this = [sys.executable, "-IS", parent_death.__file__, str(os.getpid())]
     command = [sys.executable, "-m", "cluster.worker.main", "--trial", str(out / TRIAL), "--out", str(out), "--attempt", "1"]
     environment = {**os.environ, **environment_of(tree, os.environ), MARK: trial.key}
     process: subprocess.Popen[bytes] | None = None
     try:
         with open(out / LOG, "wb") as log:
             process = subprocess.Popen(
-                command, cwd=tree, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                [*ends_with_this, *command],
+                cwd=tree,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
         process.wait(_TRIAL_S)
         processes.end_all(trial.key)  # what the trial itself has started would run beside the next measurement

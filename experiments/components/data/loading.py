@@ -5,13 +5,16 @@ All give the same batches in the same order, bit by bit: an item is a function o
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from typing import Any, Protocol
 
 from experiments.components.workload import Batch, Context
+from experiments.parent_death import end_with
 
 
 class Items(Protocol):
@@ -41,7 +44,15 @@ def load(items: Items, order: Iterator[Any], context: Context, *, pin: bool = Tr
         persistent_workers=workers > 0,
         prefetch_factor=parameters.prefetch_factor if workers else None,
         pin_memory=pinned,
+        worker_init_fn=partial(_end_with, os.getpid()) if workers else None,
     )
+
+
+def _end_with(parent: int, worker: int) -> None:
+    """In a DataLoader process: end with its parent, also while it hangs. It has the parent's sockets: as long as it runs, Ray takes a
+    parent that was killed for alive. torch's own watch over the parent looks only between two batches.
+    """
+    end_with(parent)
 
 
 def _threads(items: Items, order: Iterator[Any], workers: int, ahead: int, *, pin: bool) -> Iterator[Batch]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import secrets
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +20,7 @@ from experiments.trial import Outcome, Trial, TrialResult
 from tasks.nightly import bisect_trials
 from tasks.nightly.bisect import BisectError, Bisection, PairValues
 from tasks.nightly.bisect_trials import BisectPairs, bisection_folder, question, run_once, save_end
+from tests.cli_support import environment
 from tests.contracts import make_trial
 
 GOOD, BAD, OTHER = "a" * 40, "b" * 40, "c" * 40
@@ -113,6 +116,42 @@ def test_a_trial_that_is_cut_off_is_told_first_and_leaves_no_process(
     assert inside == ["begun", "ended"]
     child, told = log.read_text().splitlines()
     assert told == "told to end" and not runs(int(child))
+
+
+# A command that is killed between fork and exec of its trial
+KILLED = """
+import os, signal, subprocess, sys, time
+from pathlib import Path
+from experiments.trial import Trial
+from tasks.nightly import bisect_trials
+
+def killed(command, cwd, env, **more):
+    me = os.getpid()
+    if os.fork() == 0:
+        while os.getppid() == me:
+            time.sleep(0.01)
+        os.chdir(cwd)
+        os.execve(command[0], command, env)
+    os.kill(me, signal.SIGKILL)
+
+subprocess.Popen = killed
+bisect_trials.told = lambda trial, tree: trial.model_dump_json()
+tree, trial, out = map(Path, sys.argv[1:])
+bisect_trials.run_once(tree, Trial.model_validate_json(trial.read_text()), out, "throughput")
+"""
+
+
+def test_a_trial_whose_command_is_killed_as_it_starts_does_not_begin(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The guard cannot find it yet: it has no mark."""
+    began, told = tmp_path / "began", tmp_path / "trial.json"
+    trial = trial_of(tree, tmp_path, monkeypatch, f"import pathlib; pathlib.Path({str(began)!r}).touch()")
+    told.write_text(trial.model_dump_json())
+    command = [sys.executable, "-c", KILLED, str(tree), str(told), str(tmp_path / "out")]
+    done = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, check=False
+    )  # until the trial's process has ended too
+    assert done.returncode == -signal.SIGKILL and "which started this one, has ended" in done.stderr, done.stderr
+    assert not began.exists() and processes.of_trial(trial.key) == []
 
 
 # --- pairs that an interrupted bisection goes on with
