@@ -39,6 +39,18 @@ def test_row_4_two_ranks_that_wait_for_each_other_for_ever_are_a_hang(follow: Ca
     assert processes.of_trial(hung.trial.key) == []
 
 
+def test_row_1_a_rank_that_is_killed_while_its_loader_hangs_is_a_lost_worker(
+    clusters: Clusters, follow: Callable[..., Running], tmp_path: Path
+) -> None:
+    """The loader's process has the sockets by which Ray knows the rank. Without its end the trial would be a hang, after ten minutes."""
+    ray = launcher(clusters.b, resources={"bench_b": 1})
+    running = follow(ray, "ffff000000000001", retries=0, devices=2, fault="kill_loading", steps=1_000_000)
+    result = running.end()
+    assert "kill_loading at step 3" in (tmp_path / "fault-fired").read_text()
+    assert result.outcome is Outcome.INFRA and str(result.reason).startswith("worker_lost: "), result
+    assert processes.of_trial(running.trial.key) == []
+
+
 def test_row_23_a_cancelled_job_leaves_no_process(clusters: Clusters, follow: Callable[..., Running], tmp_path: Path) -> None:
     running = follow(launcher(clusters.b), "ffff000000000023", fault="setsid_child", steps=1_000_000)
     running.until((tmp_path / "fault-fired").exists)

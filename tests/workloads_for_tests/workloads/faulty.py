@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -38,6 +39,7 @@ class Parameters(synthetic.Parameters):
         "inf",  # the loss
         "unsupported",
         "kill",  # SIGKILL to this process
+        "kill_loading",  # the same, while a DataLoader's process of it hangs
         "hang",  # sleeps for ever
         "setsid_child",  # leaves a child in a session of its own, then goes on
         "disk_full",  # writes into marker_dir until the disk is full
@@ -115,8 +117,8 @@ class Faulty(synthetic.Synthetic):
                 raise Unsupported("pretended")
             case "nan" | "inf":
                 return loss * float(self.parameters.fault)
-            case "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
+            case "kill" | "kill_loading":
+                self._kill()
             case "hang":
                 while True:
                     time.sleep(60)
@@ -131,6 +133,27 @@ class Faulty(synthetic.Synthetic):
             case "io_error":
                 os.fsync = _failing_disk
         return loss
+
+    def _kill(self) -> None:
+        if self.parameters.fault == "kill_loading":
+            self._hang_in_loader()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def _hang_in_loader(self) -> None:
+        """Returns once a DataLoader's process hangs within a batch."""
+        from experiments.components.data.loading import load
+
+        source, sink = os.pipe()
+
+        class Hangs:
+            def __getitem__(self, index: int) -> Batch:
+                os.write(sink, b"h")
+                time.sleep(600)
+                raise AssertionError
+
+        parameters = self.parameters.model_copy(update={"loader": "processes", "dataloader_workers": 1})
+        self.batches = iter(load(Hangs(), iter(range(9)), replace(self.context, parameters=parameters)))
+        os.read(source, 1)
 
     def _fill(self) -> None:
         """Raises OSError ENOSPC. Refuses a folder with more than 64 MiB free: it is meant for a tiny tmpfs."""
