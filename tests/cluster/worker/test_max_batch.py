@@ -72,7 +72,7 @@ class FlatAtFirst(Device):
 
 
 def test_a_line_through_sizes_that_are_flat_is_trusted_once_alone() -> None:
-    """There a process compiled anew for each size: with the line trusted three times 98, 130 and 138 ran out of memory too, of 14 in all."""
+    """Compiled, each size takes a process: with the line trusted three times, 98, 130 and 138 ran out of memory too, of 14 in all."""
     device = FlatAtFirst(0.2524, 0.0088)
     good, bad = search(device, room=ROOM)
     check(device, good, bad)
