@@ -143,6 +143,10 @@ def publish(
         Path | None,
         typer.Option("--again", metavar="FOLDER", help="write this page's reports, figures and README anew, from its own plans and steps"),
     ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option("--without", metavar="SWEEP", help="with --again: this sweep leaves the page, since a later one has its place"),
+    ] = None,
 ) -> None:
     """Write a results page from whole sweeps: plans, raw steps, reports, a README, a manifest. Refuses what was edited or put together."""
     from experiments.config.errors import ConfigError
@@ -154,8 +158,10 @@ def publish(
     if sum(option is not None for option in (to, check, again)) != 1 or bool(sweep_ids_) == (to is None):
         hint = "give sweeps and --to FOLDER, or --check FOLDER or --again FOLDER alone"
         raise ConfigError.one("--to, --check, --again", None, "", "one of them is needed: --to with sweeps, the others without", hint)
+    if without and again is None:
+        raise ConfigError.one("--without", None, "", "says what leaves a page that is written anew", "give it with --again FOLDER")
     if again is not None:
-        out.print(f"published anew: {republish(again)}", highlight=False, soft_wrap=True)
+        out.print(f"published anew: {republish(again, without or ())}", highlight=False, soft_wrap=True)
         return
     if to is not None:
         stores = [SweepStore(sweep_id_of(sweep_id)) for sweep_id in sweep_ids_ or []]

@@ -304,7 +304,7 @@ def figures_of(cell: Cell) -> list[tuple[str, str]]:
     if cell.speedup and cell.baseline:
         sure = {Verdict.SAME: "the same as", Verdict.UNDECIDED: "undecided against"}.get(cell.verdict or Verdict.FASTER, "over")
         over = change_interval(cell.speedup, cell.metric)
-        figures.append((change(cell.speedup, cell.metric), f"{over} {sure} the baseline {cell.baseline.short}"))
+        figures.append((change(cell.speedup, cell.metric), f"{over} {sure} {_the_baseline(cell.baseline)}"))
     return figures
 
 
@@ -320,7 +320,12 @@ def over_baseline(cell: Cell) -> str:
     """`x8.75 (6.39–11.98) over the baseline no cuda_graph`; empty unless the table calls it faster and that may be claimed."""
     if cell.verdict is not Verdict.FASTER or cell.speedup is None or cell.baseline is None or not cell.may_lead(cell.baseline):
         return ""
-    return f"{change_text(cell.speedup, cell.metric)} over the baseline {cell.baseline.short}"
+    return f"{change_text(cell.speedup, cell.metric)} over {_the_baseline(cell.baseline)}"
+
+
+def _the_baseline(cell: Cell) -> str:
+    """`the baseline no cuda_graph`; a suite may call the cell itself `baseline`."""
+    return "the baseline" if cell.short == "baseline" else f"the baseline {cell.short}"
 
 
 def _alone(cell: Cell) -> str:

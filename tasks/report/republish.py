@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 
 from cluster.trial_layout import PLAN
@@ -11,19 +12,25 @@ from tasks.report.manifest import check_published, listed_files
 from tasks.report.publish import PublishError, begin_page, publish_again, replace_page, write_page
 
 
-def republish(folder: Path) -> Path:
+def republish(folder: Path, without: Collection[str] = ()) -> Path:
     """Reports, figures, README and manifest of the page in `folder`; what was measured stays byte by byte, and of a plan all but the
-    places of data that we drew. Returns its README.
+    places of data that we drew. Returns its README. `without`: ids of sweeps that leave the page, since later ones have their place.
 
-    Raises PublishError, and writes nothing, if a file of the page is not as it was written; ResultsError for a folder that is no page;
-    DamagedFile, OSError.
+    Raises PublishError, and writes nothing, if a file of the page is not as it was written, or `without` names a sweep that is not on it
+    or leaves none; ResultsError for a folder that is no page; DamagedFile, OSError.
     """
     if problems := check_published(folder):
         raise PublishError("nothing was written:\n" + "\n".join(f"- {problem}" for problem in problems))
+    names = sweeps_of(folder)
+    if unknown := [name for name in without if name not in names]:
+        raise PublishError(f"{folder}: {', '.join(unknown)} not on the page; write one of {', '.join(names)}")
+    stays = [name for name in names if name not in without]
+    if not stays:
+        raise PublishError(f"{folder}: no sweep would be left; remove the folder instead")
     temporary = begin_page(folder)
     try:
-        published = [publish_again(folder / name, temporary / name) for name in sweeps_of(folder)]
-        write_page(published, lacks_of(folder), temporary)
+        published = [publish_again(folder / name, temporary / name) for name in stays]
+        write_page(published, [lack for lack in lacks_of(folder) if lack.sweep_id not in without], temporary)
         replace_page(folder, temporary)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

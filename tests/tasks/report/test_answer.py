@@ -14,7 +14,7 @@ from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
 from tasks.analysis.looks import NOT_LOOKED
 from tasks.analysis.trial_row import TrialRow
-from tasks.report.answer import HOPELESS, Answer, find_answers
+from tasks.report.answer import HOPELESS, Answer, figures_of, find_answers, over_baseline
 from tasks.report.cell_names import without_labels
 from tasks.report.next_step import FINISH, NextStep, Outlook
 from tests.tasks.cell_support import EVEN, OTHER, ROUGH, in_threes, judged, made, repeats, report_of, row, settings, workers
@@ -40,6 +40,12 @@ def test_one_winner_leads_the_next_by_its_ratio() -> None:
     assert found.certainty[0].startswith("It beats every other cell; the next, MP-2, by x1.250 (1.2")
     assert found.next_step is None, "nothing is open"
     assert found.line.startswith("MP-1 is fastest: 150.0 samples/s, ±") and "; it beats every other cell" in found.line
+
+
+def test_a_cell_that_its_suite_calls_baseline_is_not_named_twice() -> None:
+    cells = in_threes((100.0, 150.0))
+    best = replace(cells[1], baseline=replace(cells[0], short="baseline"))
+    assert figures_of(best)[1][1].endswith(") over the baseline") and over_baseline(best).endswith(") over the baseline")
 
 
 def test_all_equal_have_no_winner_and_need_no_more_repeats() -> None:

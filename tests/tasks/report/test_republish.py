@@ -16,7 +16,7 @@ from flows.cli.commands import app
 from tasks.analysis.results import ResultsError
 from tasks.report.lacks import LACKS, Lack, lacks_of
 from tasks.report.manifest import MANIFEST, check_published, files_below
-from tasks.report.publish import PublishError, publish
+from tasks.report.publish import PublishError, begin_page, publish, publish_again, replace_page, write_page
 from tasks.report.republish import republish
 from tests.tasks.fake_sweep import Fake, whole_sweep
 
@@ -76,6 +76,41 @@ def test_texts_are_written_anew_and_what_was_measured_stays(page: Path) -> None:
     assert done.exit_code == 0 and f"published anew: {page / 'README.md'}" in done.output
     assert contents(page) == before
     assert {path.name for path in page.parent.iterdir() if "page" in path.name} == {"page"}, "nothing temporary is left"
+
+
+def test_a_sweep_that_a_later_one_replaced_leaves_the_page_with_what_it_lacked(page: Path, tmp_path: Path) -> None:
+    kept = Lack(called="c", sweep_id=SECOND, what="fewer trials than planned")
+    lacking = [Lack(called="b", sweep_id=FIRST, what="fewer trials than planned"), kept]
+    temporary = begin_page(page)
+    write_page([publish_again(page / name, temporary / name) for name in (FIRST, SECOND)], lacking, temporary)
+    replace_page(page, temporary)
+    before = contents(page)
+    done = CliRunner().invoke(app, ["publish", "--again", str(page), "--without", FIRST])
+    assert done.exit_code == 0 and check_published(page) == [] and lacks_of(page) == [kept]
+    after = contents(page)
+    assert not (page / FIRST).exists() and FIRST not in (page / "README.md").read_text()
+    assert {name: text for name, text in after.items() if name.startswith(SECOND)} == {
+        name: text for name, text in before.items() if name.startswith(SECOND)
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["--again", "{page}", "--without", "sweep-of-nobody"], 1, f"sweep-of-nobody not on the page; write one of {FIRST}, {SECOND}"),
+        (["--again", "{page}", "--without", FIRST, "--without", SECOND], 1, "no sweep would be left; remove the folder instead"),
+        (
+            ["--check", "{page}", "--without", FIRST],
+            1,
+            "--without: says what leaves a page that is written anew; give it with --again FOLDER",
+        ),
+    ],
+)
+def test_what_cannot_leave_a_page_is_told_and_nothing_is_written(page: Path, words: list[str], status: int, said: str) -> None:
+    before = contents(page)
+    done = CliRunner().invoke(app, ["publish", *(word.format(page=page) for word in words)])
+    assert done.exit_code == status and said in " ".join(done.output.split())
+    assert contents(page) == before
 
 
 @pytest.mark.parametrize("name", [PLAN, KNOWN_SPREAD, "report.md"])
