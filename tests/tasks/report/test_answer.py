@@ -43,7 +43,7 @@ def test_one_winner_leads_the_next_by_its_ratio() -> None:
 
 
 def test_a_cell_that_its_suite_calls_baseline_is_not_named_twice() -> None:
-    cells = in_threes((100.0, 150.0))
+    cells = in_threes((100.0, 150.0, 120.0))
     best = replace(cells[1], baseline=replace(cells[0], short="baseline"))
     assert figures_of(best)[1][1].endswith(") over the baseline") and over_baseline(best).endswith(") over the baseline")
 
