@@ -43,8 +43,9 @@ def test_one_winner_leads_the_next_by_its_ratio() -> None:
 
 
 def test_a_cell_that_its_suite_calls_baseline_is_not_named_twice() -> None:
-    cells = in_threes((100.0, 150.0, 120.0))
-    best = replace(cells[1], baseline=replace(cells[0], short="baseline"))
+    rungs = settings(rows=("rung",), columns="pool", baseline={"rung": "baseline"})
+    rows = [one for rung, rate in (("baseline", 100.0), ("sdpa", 150.0)) for one in repeats({"pool": "cpu", "rung": rung}, rate, OTHER)]
+    best = made(rows, rungs)[1]
     assert figures_of(best)[1][1].endswith(") over the baseline") and over_baseline(best).endswith(") over the baseline")
 
 
