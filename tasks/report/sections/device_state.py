@@ -90,7 +90,7 @@ def clock_sentences(cells: Sequence[Cell]) -> list[str]:
             continue
         a, b = (side.mean("clock_mean_mhz") for side in (cell, other))
         if a is not None and b is not None and abs(a / b - 1) >= CLOCKS_DIFFER:
-            ran = f"{cell.short} ran at {_ran(cell, a)}; its baseline {other.short} at {_ran(other, b)}"
+            ran = f"{cell.short} ran at {_ran(cell, a)}; its {other.short if other.short == 'baseline' else f'baseline {other.short}'} at {_ran(other, b)}"
             lines.append(f"{ran}: a part of their difference may be the clock.")
     return lines
 
