@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import resource
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +15,9 @@ from cluster.devices import Batch
 from cluster.devices._processor import model_name
 from cluster.devices.clock import Clock, HostClock
 from experiments.precision import Plain, Precision, around, needs_fp8_units
+
+_STATUS = Path("/proc/self/status")
+_PEAK = re.compile(r"^VmHWM:\s*(\d+) kB$", re.MULTILINE)
 
 
 def open_device(local_rank: int) -> Cpu:
@@ -71,7 +75,9 @@ class Cpu:
         """Nothing: the memory is the host's."""
 
     def peak_memory_bytes(self) -> int | None:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        """VmHWM of proc(5). Not ru_maxrss of getrusage(2), which a program that is started takes over from who started it."""
+        found = _PEAK.search(_STATUS.read_text()) if _STATUS.exists() else None
+        return int(found.group(1)) * 1024 if found else None
 
     def memory(self) -> None:
         return None
