@@ -20,15 +20,18 @@ COMMUNICATION, ATTENTION, PRODUCTS = "communication", "attention", "matrix produ
 _GROUPS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (group, re.compile(pattern))
     for group, pattern in (
-        (COMMUNICATION, r"nccl|gloo:|c10d::|all_?reduce|allgather|all_gather|reduce_?scatter"),
-        (ATTENTION, r"^triton_tem_\w*attention"),  # inductor's templates: products and attention that it writes itself
+        # Inductor's first: it names a kernel by the operators around it, also by collectives, which it never computes itself
+        (ATTENTION, r"^triton_tem_\w*attention"),  # its templates: products and attention that it writes itself
         (PRODUCTS, r"^triton_tem_"),
         ("fused by torch.compile", r"^triton_"),
+        (COMMUNICATION, r"nccl|gloo:|c10d::|all_?reduce|allgather|all_gather|reduce_?scatter"),
         (ATTENTION, r"flash|fmha|attention|sdpa"),
         ("optimiser", r"multi_tensor|adam|_foreach"),
         (
             PRODUCTS,
-            r"gemm|gemv|cutlass|xmma|nvjet|cublas|splitk|aten::(add|b|badd|_int_|_scaled_)?b?mm(_v2)?\b|aten::linear|matmul|convol|fprop|dgrad|wgrad",
+            r"gemm|gemv|cutlass|xmma|nvjet|cublas|splitk|aten::(add|b|badd|_int_|_scaled_)?b?mm(_v2)?\b|aten::linear|matmul"
+            # cuDNN's convolutions: by their names in fp32 and fp16 (`scudnn`, `s1688cudnn`), by transforms, and torch's by channel
+            r"|convol|fprop|dgrad|wgrad|[sh](16816|1688|884)?cudnn|winograd|conv_depthwise",
         ),
         ("normalisation and softmax", r"layer_?norm|batch_?norm|rms_?norm|gammabeta|softmax"),
         ("dropout and random numbers", r"dropout|philox|distribution|bernoulli|random"),

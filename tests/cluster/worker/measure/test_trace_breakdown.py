@@ -65,6 +65,15 @@ def test_a_trace_without_operations_has_no_table_and_no_steps_are_an_error() -> 
         ("sm80_xmma_dgrad_implicit_gemm_bf16bf16_bf16f32", "matrix products"),
         ("cudnn_wgrad2d_grouped_direct_kernel", "matrix products"),
         ("void at::native::vectorized_layer_norm_kernel<float>", "normalisation and softmax"),
+        ("ampere_scudnn_128x64_relu_small_nn_v1", "matrix products"),  # cuDNN's convolutions in fp32, and in fp16
+        ("ampere_fp16_s1688cudnn_fp16_128x128_ldg8_relu_f2f_exp_small_nhwc_tn_v1", "matrix products"),
+        ("turing_fp16_s16816cudnn_fp16_256x64_ldg8_relu", "matrix products"),
+        ("void cudnn::winograd_nonfused::winogradForwardData4x4<float, float>", "matrix products"),
+        ("void at::native::conv_depthwise2d_forward_kernel<5, float>", "matrix products"),
+        ("void cudnn::bn_fw_tr_1C11_kernel_NCHW<float>", "other"),
+        ("triton_poi_fused_all_reduce_0", "fused by torch.compile"),  # the copy of what a collective then sums
+        ("triton_tem_fused_mm_reduce_scatter_tensor_1", "matrix products"),
+        ("void c10d::symmetric_memory::multimem_all_reduce_kernel", "communication"),
         ("gloo:all_reduce", "communication"),
         ("something new", "other"),
     ],
