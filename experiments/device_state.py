@@ -8,8 +8,9 @@ Pure arithmetic over the records that a sampler writes beside a trial (cluster/s
   - devices: a list of {index, uuid, sm_mhz, memory_mhz, power_w, temperature_c, capped_by: [word], others: [{pid, user, memory_bytes}]},
     read at `t`; null where unknown. `others` are processes on the device that are not the trial's.
   - cpu: {mhz, mhz_min, load1} at `t`, and {steal, others, psi_some, throttled}, shares of the time since the sample before: `steal`
-    and `others` of all cores' time, `psi_some` and `throttled` of the clock's. A process's time may become known only after it was
-    spent (a child's, when it ends), so `others` of one sample may be off in either direction, also below 0; sums over samples are not.
+    and `others` of the time of as many `cores` as the trial is held to, without that field of all, `psi_some` and `throttled` of the
+    clock's. A process's time may become known only after it was spent (a child's, when it ends), so `others` of one sample may be off
+    in either direction, also below 0; sums over samples are not.
   - busiest: {seconds, processes: [{pid, name, cpu_s, sweep}]}, every half second or less often: which processes that are not the
     trial's used most CPU time in so many seconds before `t`, and whether they are of its own sweep. How much all used is `others`.
 
@@ -48,13 +49,14 @@ NO_CPU_TIME = f"the CPU time of other processes was known for less than {JUDGED_
 
 @dataclass(frozen=True)
 class HostLimits:
-    """Largest shares of all cores' time that leave a trial undisturbed: used by other processes, taken by the hypervisor."""
+    """Largest shares of its cores' time that leave a trial undisturbed: used by other processes, taken by the hypervisor. Its cores are all
+    of the host's, or those that it is held to."""
 
     others: float
     steal: float
 
 
-# Disturbed is more than 5 % of all cores' time, or 0.2 cores (FLOW_CORES) where that is more: 10 % on two cores, which is more than the
+# Disturbed is more than 5 % of its cores' time, or 0.2 cores (FLOW_CORES) where that is more: 10 % on two cores, which is more than the
 # smallest effect that verdicts claim. `cores` is the host's number, not the cgroup's. On a CPU the cores are the device: other work takes
 # them, their caches and their memory bandwidth. 5 % is what a desktop's or a node's own services use. The hypervisor's share is lost.
 CPU_LIMITS = HostLimits(others=0.05, steal=0.01)
@@ -76,7 +78,8 @@ class DeviceState:
     power_w: mean draw. temperature_c: highest. All means are over time, of the device with the lowest clock, or the highest draw.
     caps: what capped the clock, with its share of the time, of several devices the largest; the most frequent first. capped_share: share
     with any of them.
-    cpu_others_share, steal_share: shares of all cores' time that processes other than the trial's used, and that the hypervisor took.
+    cpu_others_share, steal_share: shares of the time of all cores, or those that the trial is held to, that processes other than its own
+    used, and that the hypervisor took.
     psi_cpu_share: share of the time in which some process waited for a core (Linux PSI). throttled_share: share of the periods in which
     the cgroup's CPU quota was used up.
     other_processes: most processes at once on one device that are not the trial's.
@@ -139,7 +142,7 @@ def measured_window(steps: Sequence[Record]) -> tuple[float, float] | None:
 
 
 def host_limits(kind: str, cores: int | None) -> HostLimits:
-    """The limits beside a device of that kind, on a host with so many cores (None: unknown, taken to be many)."""
+    """The limits beside a device of that kind, of a trial with so many cores (None: unknown, taken to be many)."""
     limits = CPU_LIMITS if kind == "cpu" else ACCELERATOR_LIMITS
     return replace(limits, others=max(limits.others, FLOW_CORES / cores)) if cores else limits
 
@@ -161,6 +164,7 @@ def summarise_state(records: Iterable[Record], begin: float, end: float) -> Devi
         return DeviceState(not_judged=NOT_COVERED)
     coverage = min(1.0, math.fsum(span.read_s for span in spans) / (end - begin))
     host, devices = _host(spans), _devices(spans)
+    limits = host_limits(kind, _held_cores(spans) or header.get("cores"))
     if kind == "cpu":
         devices = _cores(spans, host["throttled_share"])
     return DeviceState(
@@ -169,7 +173,7 @@ def summarise_state(records: Iterable[Record], begin: float, end: float) -> Devi
         gaps=sum(span.gap for span in spans),
         **host,
         **devices,
-        disturbed=_disturbed(host_limits(kind, header.get("cores")), host, devices, spans, _busiest(states, begin, end)),
+        disturbed=_disturbed(limits, host, devices, spans, _busiest(states, begin, end)),
         not_judged=_not_judged(end - begin, coverage, spans),
     )
 
@@ -289,10 +293,16 @@ def _disturbed(limits: HostLimits, host: Mapping[str, Any], devices: Mapping[str
     if _counted_s(spans) >= JUDGED_FROM_S:
         others, steal = host["cpu_others_share"], host["steal_share"]
         if others is not None and others > limits.others:
-            reasons.append(f"other processes used {_percent(others)} of the CPU (limit {_percent(limits.others)}){busiest}")
+            cores = "the CPU" if (held := _held_cores(spans)) is None else f"the trial's {held} CPU cores"
+            reasons.append(f"other processes used {_percent(others)} of {cores} (limit {_percent(limits.others)}){busiest}")
         if steal is not None and steal > limits.steal:
             reasons.append(f"the hypervisor took {_percent(steal)} of CPU time (limit {_percent(limits.steal)})")
     return "; ".join(reasons) or None
+
+
+def _held_cores(spans: Sequence[_Span]) -> int | None:
+    """How many cores the trial was held to; None: none, or where that is not known."""
+    return min((cores for span in spans if (cores := span.record.get("cpu", {}).get("cores"))), default=None)
 
 
 def _busiest(states: Sequence[Record], begin: float, end: float) -> str:

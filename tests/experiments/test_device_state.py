@@ -208,6 +208,16 @@ def test_on_few_cores_the_sweeps_own_flow_is_allowed_for(kind: str, cores: int |
     assert host_limits(kind, cores).others == limit
 
 
+def test_of_a_trial_that_is_held_to_some_cores_the_limit_is_of_these() -> None:
+    """Of 64 cores it has four, of which others used 0.2 cores' time: 5 %, and 0.3 % of the host's. On two cores that is 10 %."""
+    header = {**CPU_HEADER, "cores": 64}
+    assert summarise_state([header, *states(20, cpu=host(cores=4, others=0.05))], 0.0, 2.0).disturbed is None
+    text = "other processes used 75 % of the trial's 4 CPU cores (limit 5 %)"
+    assert summarise_state([header, *states(20, cpu=host(cores=4, others=0.75))], 0.0, 2.0).disturbed == text
+    assert summarise_state([header, *states(20, cpu=host(cores=2, others=0.1))], 0.0, 2.0).disturbed is None
+    assert summarise_state([header, *states(20, cpu=host(cores=2, others=0.11))], 0.0, 2.0).disturbed is not None
+
+
 def test_who_used_the_cores_is_named_by_the_part_of_it_that_lies_in_the_window() -> None:
     def look(seconds: float, **used: float) -> dict[str, Any]:
         each = [{"pid": int(name[1:]), "name": name[0], "cpu_s": cpu_s, "sweep": name == "a1"} for name, cpu_s in used.items()]

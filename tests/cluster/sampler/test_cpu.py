@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections import namedtuple
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +27,8 @@ class Host:
         self.cores = [dict.fromkeys(FIELDS, 50.0), dict.fromkeys(FIELDS, 50.0)]
         self.mhz = [3000.0, 2000.0]
         self.used = 0.0
+        self.pids = frozenset({7, 8})
+        self.allowed = {pid: {0, 1} for pid in (os.getpid(), 7, 8)}
 
     def used_s(self) -> float:
         return self.used
@@ -47,6 +51,10 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     monkeypatch.setattr(cpu.cgroup, "quota_stats", list)
     monkeypatch.setattr(cpu, "_POLICY", tmp_path)
     monkeypatch.setattr(cpu, "_PRESSURE", tmp_path / "pressure")
+    monkeypatch.setattr(cpu, "_allowed", lambda pid: frozenset(host.allowed.get(pid, ())))
+    monkeypatch.setattr(cpu, "_ONLINE", tmp_path / "online")
+    (tmp_path / "online").write_text("0-1\n")
+    monkeypatch.setattr(cpu.psutil, "cpu_count", lambda: 2)
     monkeypatch.setattr(cpu.os, "getloadavg", lambda: (1.2345, 0.0, 0.0))
     return host
 
@@ -156,3 +164,74 @@ def test_without_cpufreq_the_clock_is_unknown(host: Host, tmp_path: Path, monkey
     host.now = 2.0
     assert source.read()["mhz"] is None
     assert source.missing()["cpu frequency"] == "the kernel shows no cpufreq"
+
+
+def held_reading(host: Host) -> dict[str, Any]:
+    """A reading over a second in which the trial used 0.5 s of core 1, others 0.4 s of it, and nobody core 0."""
+    source = source_of(host)
+    source.read()
+    host.spend(1.0, user=0.9, idle=1.1)
+    host.used += 0.5
+    for core, spent in zip(host.cores, ({"idle": 1.0}, {"user": 0.9, "steal": 0.05, "idle": 0.05}), strict=True):
+        for name, seconds in spent.items():
+            core[name] += seconds
+    return source.read()
+
+
+def test_of_a_trial_that_is_held_to_some_cores_shares_are_of_these(host: Host) -> None:
+    host.allowed |= {8: {1}}  # 7 is what started it, and waits
+    reading = held_reading(host)
+    assert (reading["cores"], reading["others"], reading["steal"]) == (1, pytest.approx(0.4), pytest.approx(0.05))
+
+
+def test_so_they_are_in_a_container_that_is_held_to_them(host: Host) -> None:
+    host.allowed = {pid: {1} for pid in host.allowed}
+    assert held_reading(host)["cores"] == 1
+
+
+def test_ranks_that_are_held_to_cores_of_their_own_have_them_together(host: Host) -> None:
+    host.allowed |= {7: {0}, 8: {1}}
+    assert "cores" not in held_reading(host), "all of the host's"
+
+
+def test_where_cores_are_off_or_processes_have_ended_shares_are_of_the_host(host: Host, tmp_path: Path) -> None:
+    host.allowed = {os.getpid(): {0, 1}}
+    assert held_reading(host)["others"] == pytest.approx(0.2)
+    host.allowed |= {8: {1}}
+    (tmp_path / "online").write_text("0,2\n")
+    assert "cores" not in held_reading(host), "psutil's second core is not number 1"
+
+
+def test_a_trial_that_was_held_just_now_has_no_shares_yet(host: Host) -> None:
+    source = source_of(host)
+    source.read()
+    host.allowed |= {8: {1}}
+    host.spend(0.5, user=0.5, idle=0.5)
+    assert "cores" not in source.read(), "looked at once a second"
+    host.spend(0.5, user=0.5, idle=0.5)
+    first = source.read()
+    assert (first["cores"], first["others"], first["steal"]) == (1, None, None)
+
+
+def test_a_process_may_use_the_cores_of_all_its_threads() -> None:
+    """As with OpenMP's: each held to one core, the first thread too."""
+    everywhere = os.sched_getaffinity(0)
+    if len(everywhere) < 2:
+        pytest.skip("one core")
+    held, go_on = threading.Event(), threading.Event()
+
+    def other() -> None:
+        held.set()
+        go_on.wait(60)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    try:
+        assert held.wait(60)
+        os.sched_setaffinity(0, {min(everywhere)})  # of this thread alone
+        assert cpu._allowed(os.getpid()) == everywhere
+    finally:
+        os.sched_setaffinity(0, everywhere)
+        go_on.set()
+        thread.join()
+    assert cpu._allowed(2**30) == frozenset()
