@@ -133,6 +133,7 @@ REGISTRY: tuple[Metric, ...] = (
     *_batch_times("latency", "inference with `execution: synchronous` only: from a batch on the host to its output, one batch at a time"),
     _share("data_wait_share", "part of the measured steps' time that waits for the host: for a batch, and for its Python and journal"),
     _share("loader_wait_share", "the host's time in the loader's `next` over the measured steps' time; the device may compute meanwhile"),
+    _share("data_wait_worst_share", "several devices only: data_wait_share of the rank that waits most, where all else is rank 0's"),
     _share("h2d_share", "part of the measured steps' time that copies the batch to the device"),
     _share("forward_backward_share", "part of the measured steps' time in forward and backward pass", Direction.NEITHER),
     _share("optimizer_share", "part of the measured steps' time in the optimiser", Direction.NEITHER),

@@ -50,6 +50,8 @@ def summarise(
     throughput_settled: samples/s from the step on at which step times settled. drift: relative change of the step times from there on, or
     over the window where they never settle (`steady_state`). step_time_*: s. *_share: part of the measured time, 0 to 1.
     forward_backward_share has, without training, all that lies behind the copy.
+    data_wait_share is of rank 0, as all of a step is; data_wait_worst_share, on several devices only, is of the rank that waits most: its
+    loader may hold up all of them, which then wait for it in forward_backward.
     loader_wait_share: the host's time in the loader / the measured time; beside the parts, since the device may compute meanwhile.
     service_time_* and latency_*, without training only: percentiles of a step's time without `data_wait_s`, from the batch on the host to
     its output; service_time_* of batches that queue on the device, latency_* of batches one at a time. p99 from 1,000 batches on.
@@ -113,6 +115,7 @@ NAMES = (
     *(f"{name}_{rank}_s" for name in BATCH_TIMES.values() for rank in (*PERCENTILES, "per_sample", "per_token")),
     *(f"{part}_share" for part in PARTS),
     "loader_wait_share",
+    "data_wait_worst_share",
     "settled",
     "settled_at_step",
     "drift",
@@ -251,10 +254,19 @@ def _window(window: Mapping[str, Any], timing: Mapping[str, Any]) -> Summary:
     epoch = window.get("epoch_samples")
     result["epoch_time_s"] = epoch / throughput if epoch and throughput else None
     result["batch_size"] = window.get("batch_size")
+    result["data_wait_worst_share"] = _worst_wait(window.get("ranks") or [])
     if communication := window.get("communication"):
         exposed = max(0.0, communication["with_s"] - communication["without_s"])
         result |= zip(COMMUNICATION, (communication["alone_s"], exposed, exposed / communication["step_s"]), strict=True)
     return result
+
+
+def _worst_wait(ranks: Sequence[Mapping[str, Any]]) -> float | None:
+    """Of several ranks the largest part of its steps' time that a device waited for its host; None for one, and for early trials."""
+    if len(ranks) < 2 or any("data_wait_s" not in rank for rank in ranks):
+        return None
+    steps_s = [(rank["data_wait_s"], rank["wall_s"] - rank.get("left_out_s", 0.0)) for rank in ranks]
+    return max((wait_s / counted_s for wait_s, counted_s in steps_s if counted_s > 0), default=None)
 
 
 def _batch_times(measured: Sequence[Mapping[str, Any]], name: str, tokens: int | None) -> Summary:

@@ -158,18 +158,19 @@ def window_steps(
 class _Stretch:
     """Steps that follow one another, from now on: `least` of them, or more until a time is over.
 
-    last: the last one recorded. totals: what each took, s, of those that are recorded. compiled: those in which this rank's host compiled,
-    as for batches of another shape, and how long it took to submit them, s. Their time is no part of that of `numbers`.
+    last: the last one recorded. totals, waits: what each took, and of that waited for the host, s, of those that are recorded.
+    compiled: those in which this rank's host compiled, as for batches of another shape, and how long it took to submit them, s. Their time
+    is no part of that of `numbers`.
     """
 
     def __init__(self, context: SessionContext, least: range, *, measured: bool) -> None:
         self._context, self.least, self._measured = context, least, measured
         self.last, self.started = least.start - 1, time.perf_counter()
-        self.compiled, self.totals = dict[int, float](), dict[int, float]()
+        self.compiled, self.totals, self.waits = dict[int, float](), dict[int, float](), dict[int, float]()
 
     def record(self, timing: StepTiming) -> None:
         self.last = timing.step
-        self.totals[timing.step] = timing.total_s
+        self.totals[timing.step], self.waits[timing.step] = timing.total_s, timing.data_wait_s
         self._context.recorder.step(timing, measured=self._measured, more=self._context.train_step.diagnostics(timing.step))
 
     def numbers(self, seconds: float | None) -> Iterator[int]:
@@ -220,5 +221,6 @@ def _window(context: SessionContext, steps: Steps, least: range) -> tuple[RankWi
         alloc_retries=device.alloc_retries(),
         energy_j=None if energy is None or energy_end is None else energy_end - energy,
         left_out_s=sum(window.totals[step] for step in left_out),
+        data_wait_s=sum(window.waits[step] for step in window.waits.keys() - set(left_out)),
     )
     return rank_window, {"last_measured_step": window.last, "compiled_steps": compiled, "left_out_steps": left_out}

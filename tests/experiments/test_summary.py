@@ -106,6 +106,18 @@ def test_the_hosts_time_in_the_loader_is_beside_the_parts() -> None:
     assert summarise([step(n) for n in range(1, 13)], None)["loader_wait_share"] is None, "a journal of before it was measured"
 
 
+def test_of_several_ranks_the_one_that_waits_most_for_its_host_is_told() -> None:
+    """Rank 0, whose steps these are, waits for nothing: it waits for rank 1 in its backward pass."""
+    steps = [step(n, data_wait_s=0.0, forward_backward_s=0.08) for n in range(1, 13)]
+    ranks = [{"rank": n, "samples": 160, "wall_s": 2.0, "left_out_s": 0.0, "data_wait_s": wait} for n, wait in enumerate((0.0, 1.5))]
+    found = summarise(steps, window(ranks=ranks))
+    assert (found["data_wait_share"], found["data_wait_worst_share"]) == (0.0, 0.75)
+    compiled = [{**rank, "left_out_s": 0.5} for rank in ranks]
+    assert summarise(steps, window(ranks=compiled))["data_wait_worst_share"] == 1.0, "of the steps that count"
+    for others in (ranks[:1], [ranks[0], {"rank": 1, "samples": 160, "wall_s": 2.0}]):
+        assert summarise(steps, window(ranks=others))["data_wait_worst_share"] is None, "one device, and a journal of before"
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -41,7 +41,8 @@ def step_record(timing: StepTiming, *, world_size: int, measured: bool) -> dict[
 class RankWindow:
     """One rank's measured window, from the common start of all ranks to the end of its device's work.
 
-    `wall_s`: of time.perf_counter, s. `left_out_s`: what steps took that count in no rate, s, since torch compiled in them.
+    `wall_s`: of time.perf_counter, s. `left_out_s`: what steps took that count in no rate, s, since torch compiled in them. `data_wait_s`:
+    how long its device waited for its host in the others, s.
     """
 
     rank: int
@@ -51,9 +52,10 @@ class RankWindow:
     alloc_retries: int | None = None
     energy_j: float | None = None  # of this rank's device
     left_out_s: float = 0.0
+    data_wait_s: float = 0.0
 
 
-_OF_RANK = ("rank", "samples", "wall_s", "left_out_s")
+_OF_RANK = ("rank", "samples", "wall_s", "left_out_s", "data_wait_s")
 
 
 def window_record(ranks: Sequence[RankWindow]) -> dict[str, Any]:

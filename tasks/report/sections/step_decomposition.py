@@ -29,6 +29,7 @@ _BEFORE = [
 ]
 _AFTER = [
     "host in loader",
+    "waits for host, worst rank",
     "peak memory",
     "alloc. retries",
     "TFLOP/s / device",
@@ -74,6 +75,7 @@ def _row(cell: Cell) -> list[str]:
         *("–" if name == _OF_TRAINING and not cell.trains else percent(share) for name, share in zip(PART_SHARES, shares, strict=True)),
         percent(other_share(shares)),
         percent(cell.mean("loader_wait_share")),
+        percent(cell.mean("data_wait_worst_share")),
         _mean(cell, "peak_memory_bytes"),
         count(cell.mean("alloc_retries")),
         number(cell.mean("tflops_per_device"), 4),

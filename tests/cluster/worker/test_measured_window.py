@@ -216,6 +216,13 @@ def test_a_window_in_which_nothing_is_compiled_says_so(setting: Setting) -> None
     assert (window["compiled_steps"], window["left_out_steps"], window["ranks"][0]["left_out_s"]) == ([], [], 0.0)
 
 
+def test_a_rank_tells_how_long_it_waited_for_its_host_in_the_steps_that_count(setting: Setting, growing: set[int]) -> None:
+    growing |= {6}
+    [rank] = setting.run(evaluate=False)["ranks"]
+    steps = [step for step in setting.world.of("step") if step["measured"] and step["step"] != 6]
+    assert len(steps) == STEPS - 1 and rank["data_wait_s"] == pytest.approx(sum(step["data_wait_s"] for step in steps))
+
+
 def test_a_warm_up_has_whole_rounds(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synthetic.Synthetic, "steps_per_round", 3, raising=False)
     first = setting.run(warmup_steps=6, warmup_s=20 * STEP, evaluate=False)["first_measured_step"]

@@ -69,8 +69,8 @@ def test_a_window_sums_samples_and_energy_and_takes_the_slowest_wall() -> None:
     assert (record["samples"], record["wall_s"], record["peak_memory_bytes"], record["alloc_retries"]) == (200, 2.5, 20, 3)
     assert record["energy_j"] == 500.0
     assert record["ranks"] == [
-        {"rank": 0, "samples": 100, "wall_s": 2.0, "left_out_s": 0.0},
-        {"rank": 1, "samples": 100, "wall_s": 2.5, "left_out_s": 0.0},
+        {"rank": 0, "samples": 100, "wall_s": 2.0, "left_out_s": 0.0, "data_wait_s": 0.0},
+        {"rank": 1, "samples": 100, "wall_s": 2.5, "left_out_s": 0.0, "data_wait_s": 0.0},
     ]
 
 
