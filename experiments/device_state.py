@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 Record = Mapping[str, Any]
@@ -44,6 +45,9 @@ COVERED_FROM = 0.9  # part of the window that readings must cover: what the samp
 NOT_SAMPLED = "nothing was sampled"
 SHORT_WINDOW = f"the window was under {JUDGED_FROM_S:g} s"
 NOT_COVERED = f"the sampler covered less than {100 * COVERED_FROM:g} % of the window"
+SET_BACK = (
+    "the host's clock was set back in the window"  # so that readings of two times are at the same `t`, and its end is not where it was
+)
 NO_CPU_TIME = f"the CPU time of other processes was known for less than {JUDGED_FROM_S:g} s"
 
 
@@ -174,7 +178,7 @@ def summarise_state(records: Iterable[Record], begin: float, end: float) -> Devi
         **host,
         **devices,
         disturbed=_disturbed(limits, host, devices, spans, _busiest(states, begin, end)),
-        not_judged=_not_judged(end - begin, coverage, spans),
+        not_judged=_not_judged(end - begin, coverage, spans, set_back=_set_back(states, begin, end)),
     )
 
 
@@ -329,7 +333,13 @@ def _counted_s(spans: Sequence[_Span]) -> float:
     return math.fsum(span.since_s for span in spans if span.record.get("cpu", {}).get("others") is not None)
 
 
-def _not_judged(window_s: float, coverage: float, spans: Sequence[_Span]) -> str | None:
+def _set_back(states: Sequence[Record], begin: float, end: float) -> bool:
+    return any(after["t"] < before["t"] and after["t"] <= end and before["t"] >= begin for before, after in pairwise(states))
+
+
+def _not_judged(window_s: float, coverage: float, spans: Sequence[_Span], *, set_back: bool) -> str | None:
+    if set_back:
+        return SET_BACK
     if window_s < JUDGED_FROM_S:
         return SHORT_WINDOW
     if coverage < COVERED_FROM:

@@ -10,6 +10,7 @@ from experiments.device_state import (
     NAMES,
     NO_CPU_TIME,
     NOT_COVERED,
+    SET_BACK,
     SHORT_WINDOW,
     DeviceState,
     host_limits,
@@ -102,6 +103,18 @@ def test_a_record_after_the_clock_was_set_back_is_left_out() -> None:
     records = states(4, devices=[device()])
     records.insert(2, {"kind": "state", "t": 0.05, "devices": [device(sm_mhz=100)], "cpu": host()})
     assert summarise_state([HEADER, *records], 0.0, 0.4).clock_min_mhz == 1800
+
+
+@pytest.mark.parametrize(("back_to", "set_back"), [(3.0, True), (0.5, True), (7.1, False)])
+def test_where_the_clock_was_set_back_in_the_window_nothing_is_judged(back_to: float, set_back: bool) -> None:
+    """A window of 10 s, after 7 s of which the clock is set back: by the steps' times it lasted from 1.0 to `back_to` + 4 s, all of it
+    covered by readings from before, and what disturbed its last seconds is not seen."""
+    before = [{"kind": "state", "t": n / 10, "cpu": host()} for n in range(71)]
+    after = [{"kind": "state", "t": back_to + n / 10, "cpu": host(others=0.9 if n > 40 else 0.0)} for n in range(60)]
+    state = summarise_state([CPU_HEADER, *before, *after], 1.0, back_to + 4.0)
+    assert state.coverage == pytest.approx(1.0) and state.disturbed is None
+    assert state.not_judged == (SET_BACK if set_back else None)
+    assert summarise_state([CPU_HEADER, *before, *after], 0.0, 0.4).not_judged == SHORT_WINDOW, "before it was set back"
 
 
 def test_a_window_must_begin_before_it_ends() -> None:
