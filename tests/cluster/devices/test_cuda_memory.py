@@ -70,3 +70,14 @@ def test_what_cuda_graphs_compute_in_counts_although_no_replay_allocates_it(gpu:
     for index, pool, total, allocated in ((0, (0, 0), 100, 10), (0, (0, 1), 30, 4), (0, (2, 0), 8, 0), (1, (0, 1), 500, 0)):
         state["segments"].append({"device": index, "segment_pool_id": pool, "total_size": total, "allocated_size": allocated})
     assert device.peak_memory_bytes() == 40 + 26 + 8, "of this device, and what is allocated only once"
+
+
+def test_energy_is_in_joules_and_unknown_where_there_is_no_counter(
+    gpu: tuple[Cuda, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device, _ = gpu
+    asked: dict[str, int | None] = {"nvmlDeviceGetTotalEnergyConsumption": 1_500}
+    monkeypatch.setattr(device, "_ask", lambda function: asked[function])
+    assert device.energy_j() == 1.5
+    asked["nvmlDeviceGetTotalEnergyConsumption"] = None
+    assert device.energy_j() is None
