@@ -151,7 +151,8 @@ def _predict(y: Array, t: Array) -> NightEffect:
         between = np.sqrt(np.maximum(spread**2 - within**2 * usual, 0))
         now = np.sum(np.isfinite(t), axis=-1)
         mine = within**2 * _trim_cost(now) / now
-        se = np.sqrt(between**2 + mine + np.fmax(spread, RESOLUTION) ** 2 / nights)
+        level = np.fmax(spread, RESOLUTION) ** 2 * _trim_cost(nights) / nights
+        se = np.sqrt(between**2 + mine + level)
     enough = (nights >= 2) & (now >= 1)
     effect = np.where(enough, night_value(t) - middle, np.nan)
     se = np.where(enough, np.fmax(se, RESOLUTION), np.nan)

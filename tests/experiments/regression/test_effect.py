@@ -66,7 +66,16 @@ def test_one_slow_trial_and_one_bad_night_move_nothing() -> None:
     bad[4] -= 0.3
     assert abs(float(night_effect(bad, quiet[0]).effect)) < 0.002
     # a night 30 % off is one bad night, not a spread of 30 %: it counts as 2.5 times half the plain standard deviation of 0.1
-    assert float(night_effect(bad, quiet[0]).se) == pytest.approx(0.125 / 3 * np.sqrt(1 + 1 / 10), abs=2e-4)
+    assert float(night_effect(bad, quiet[0]).se) == pytest.approx(0.125 / 3 * np.sqrt(1 + 1.19 / 10), abs=2e-4)
+
+
+@pytest.mark.parametrize(("n", "cost"), [(2, 1.0), (3, 1.35), (4, 1.19), (20, 1.19)])
+def test_the_error_of_a_baselines_level_has_what_leaving_nights_out_costs(n: int, cost: float) -> None:
+    """Nights alternate around their middle, one trial each: their spread is all that there is."""
+    values = np.where(np.arange(n) % 2, 0.01, -0.01) if n != 3 else np.array([-0.01, 0.0, 0.01])
+    spread = np.sqrt((values**2).sum() / (n - 1))
+    found = night_effect(values[:, None], np.zeros(1))
+    assert float(found.se) == pytest.approx(spread * np.sqrt(1 + cost / n), rel=1e-9)
 
 
 def test_the_detectable_effect_is_found_as_often_as_it_says() -> None:

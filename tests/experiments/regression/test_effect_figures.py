@@ -15,6 +15,7 @@ D = 0.004  # a night's three trials lie at -D, 0 and +D about its middle
 CHI2 = (1 - 1 / 9) ** 3  # Wilson and Hilferty's median of chi-square with 2 degrees of freedom, over 2
 SPREAD = math.sqrt(0.001 / 4)
 WITHIN = D / math.sqrt(CHI2)
+TRIMMED = 1.19  # variance of a level that leaves out nights, from four on, over that of a mean
 
 
 def trials(middles: np.ndarray, half: float = D) -> np.ndarray:
@@ -34,7 +35,7 @@ def test_the_error_of_a_night_by_hand() -> None:
     assert float(found.between) == pytest.approx(between)
     assert float(found.effect) == float(found.raw) == pytest.approx(0.03)
     # the night's own difference, tonight's one trial, the baseline's location over five nights
-    se = math.sqrt(between**2 + WITHIN**2 + SPREAD**2 / 5)
+    se = math.sqrt(between**2 + WITHIN**2 + SPREAD**2 * TRIMMED / 5)
     assert float(found.se) == pytest.approx(se)
     assert (float(found.df), float(found.share)) == (4, 0)
     assert float(found.p_value) == pytest.approx(2 * stats.t.sf(0.03 / se, 4))
@@ -45,7 +46,7 @@ def test_the_error_of_a_night_by_hand() -> None:
 def test_more_trials_tonight_and_what_trimming_costs(repeats: int, cost: float) -> None:
     found = night_effect(trials(NIGHTS), [0.03] * repeats)  # alike, so no rougher than the baseline
     between = math.sqrt(SPREAD**2 - WITHIN**2 * 1.35 / 3)
-    assert float(found.se) == pytest.approx(math.sqrt(between**2 + WITHIN**2 * cost / repeats + SPREAD**2 / 5))
+    assert float(found.se) == pytest.approx(math.sqrt(between**2 + WITHIN**2 * cost / repeats + SPREAD**2 * TRIMMED / 5))
 
 
 def test_a_rougher_night_counts_half() -> None:
@@ -101,7 +102,7 @@ def test_one_bad_night_is_drawn_in_before_the_spread_is_taken() -> None:
 def test_the_spread_is_as_it_is_where_no_night_is_bad() -> None:
     found = night_effect(NIGHTS[:, None], [0.0, math.nan])
     assert float(found.between) == pytest.approx(SPREAD)
-    assert float(found.se) == pytest.approx(SPREAD * math.sqrt(1 + 1 / 5))
+    assert float(found.se) == pytest.approx(SPREAD * math.sqrt(1 + TRIMMED / 5))
 
 
 def test_nights_that_are_missing_do_not_count() -> None:
@@ -118,7 +119,7 @@ def test_nothing_is_known_better_than_the_resolution() -> None:
     assert float(found.between) == RESOLUTION == 5e-4
     assert float(found.se) == RESOLUTION  # RESOLUTION / sqrt(4) from the location, and no less than the resolution
     rough = night_effect(trials(np.zeros(9)), [0.03])
-    assert float(rough.se) == pytest.approx(math.sqrt(WITHIN**2 + RESOLUTION**2 / 9))
+    assert float(rough.se) == pytest.approx(math.sqrt(WITHIN**2 + RESOLUTION**2 * TRIMMED / 9))
 
 
 def test_the_detectable_effect_by_hand() -> None:
@@ -139,7 +140,7 @@ def plain(values: np.ndarray, tonight: float) -> tuple[float, float]:
     """Effect and standard error of nights of one trial, none of them bad."""
     middle = np.sort(values)[1:-1].mean()
     spread = math.sqrt(((values - middle) ** 2).sum() / (len(values) - 1))
-    return tonight - middle, spread * math.sqrt(1 + 1 / len(values))
+    return tonight - middle, spread * math.sqrt(1 + TRIMMED / len(values))
 
 
 def slope_of(canary: np.ndarray, cell: np.ndarray) -> float:
