@@ -101,12 +101,10 @@ class Layout:
         return not self.one_stretch and not self._fit_of(self._index[a], self._index[b]).estimates(self._index[a], self._index[b])
 
     def trials(self, a: int, b: int) -> tuple[int, int]:
-        """How many trials of each of two cells their difference is made of. In a sweep of several stretches, one that has nothing beside it
-        to be compared with says nothing."""
+        """How many trials of each of two cells their difference is made of. One that has nothing beside it to be compared with, in its
+        stretch or, where rounds are told apart, in its round, says nothing."""
         one, other = self._index[a], self._index[b]
         fit = self._fit_of(one, other)
-        if self.one_stretch:
-            return int(fit.counts[one]), int(fit.counts[other])
         if self.apart(a, b):
             return 0, 0
         coefficients = fit.coefficients(one, other, self._cell)

@@ -13,7 +13,8 @@ import pandas as pd
 from flows.api.frames import frame_of
 from flows.api.pairs import pair_records
 from flows.cli.show_sweeps import sweep_rows
-from tasks.analysis.cell_records import cell_records, judged_cells
+from tasks.analysis.cell_records import cell_records
+from tasks.analysis.looks import judged_cells
 from tasks.analysis.results import Sweep as Loaded
 from tasks.analysis.results import load_sweep
 from tasks.analysis.step_tables import steps_of

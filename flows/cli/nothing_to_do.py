@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cluster.trial_layout import REPORT
 from experiments.config.errors import DamagedFile
 from flows.cli.show_comparison import shown_of
@@ -58,12 +60,12 @@ def _what_else(store: SweepStore, plan: Plan, *, more_asked: bool) -> str:
 
 
 def _of_rounds(store: SweepStore, plan: Plan, told: str, *, more_asked: bool, hopeless: bool) -> str:
-    from tasks.analysis.looks import cells_of_plan, undecided_cells
+    from tasks.analysis.looks import undecided_of
     from tasks.analysis.results import load_sweep
 
-    rows = load_sweep(store.dir).rows
-    emulated = bool(rows) and all(row.emulated for row in rows)
-    undecided = undecided_cells(cells_of_plan(rows, plan, emulated=emulated, folder=store.dir))
+    sweep = replace(load_sweep(store.dir), plan=plan)
+    undecided = undecided_of(sweep)
+    emulated = bool(sweep.rows) and all(row.emulated for row in sweep.rows)
     if plan.has_all_rounds:
         return f", and it has had all rounds that campaign {plan.campaign} gives it (`rounds.most`)"
     more = f"sweep resume {store.sweep_id} --budget 20m"

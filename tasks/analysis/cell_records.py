@@ -12,17 +12,8 @@ from experiments.stats.estimate import Estimate
 from experiments.trial import Scalar, Trial
 from tasks.analysis.cell import Cell
 from tasks.analysis.costs import ENERGY_OF_A_MILLION, costs_of
-from tasks.analysis.known_spread import known_for
-from tasks.analysis.looks import cells_of_plan
-from tasks.analysis.results import Sweep
 
 _SIMULATED = "simulated"  # in the value of a parameter: arithmetic that the device does not have, such as fp8_simulated
-
-
-def judged_cells(sweep: Sweep, *, emulated: bool = False) -> list[Cell]:
-    """The cells of a sweep with their verdicts, as its report has them: of the trials that measured, or of the emulated ones alone."""
-    known = None if emulated else known_for(sweep).spreads.trial
-    return cells_of_plan(sweep.rows, sweep.plan, emulated=emulated, known=known)
 
 
 def cell_records(sweep_id: str, cells: Sequence[Cell]) -> list[dict[str, Scalar]]:

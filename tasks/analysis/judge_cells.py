@@ -15,11 +15,12 @@ from tasks.analysis.cell import Cell
 
 _INVERSE = {Verdict.FASTER: Verdict.SLOWER, Verdict.SLOWER: Verdict.FASTER}
 MINIMUM_EFFECT = 0.02  # a smaller difference is "same": 2 %
-DISTURBED, APART, ONE_TRIAL, ONE_BESIDE, SPREADS_DIFFER, TOO_WIDE, OF_MANY = (
+DISTURBED, APART, ONE_TRIAL, ONE_BESIDE, ONE_IN_COMMON, SPREADS_DIFFER, TOO_WIDE, OF_MANY = (
     "disturbed by other work",
     "not measured on one host in one sitting",
     "one trial",
     "one trial on the same host and in the same sitting as the other's",
+    "one trial in a round that has a trial to compare it with",
     "two trials whose spreads differ",
     "too wide an interval",
     "one of many comparisons",
@@ -168,7 +169,7 @@ def _too_few(cell: Cell, baseline: Cell) -> str | None:
     if least < 2:
         return ONE_TRIAL
     if (least := _beside(cell, baseline)) < 2:
-        return ONE_BESIDE
+        return ONE_IN_COMMON if cell.layout is not None and cell.layout.one_stretch else ONE_BESIDE
     if least == 2 and _spreads_differ(cell, baseline):
         return SPREADS_DIFFER
     return None

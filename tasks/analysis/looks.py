@@ -20,7 +20,9 @@ from tasks.analysis.cell import Cell
 from tasks.analysis.compare_cells import compared_pairs, laid_out_cells, make_cells, shown, take
 from tasks.analysis.judge_cells import Comparison, judge_ratios, ratio_of, scaled_p
 from tasks.analysis.kept_looks import inputs_of, keep_seen, read_seen
+from tasks.analysis.known_spread import known_for
 from tasks.analysis.parity_gate import gate_on_parity
+from tasks.analysis.results import Sweep
 from tasks.analysis.seen import Seen
 from tasks.analysis.trial_row import TrialRow, keep_failing
 from tasks.sweep.store import Plan
@@ -128,6 +130,18 @@ def rows_at(rows: Sequence[TrialRow], at: int) -> list[TrialRow]:
     over = [row.result.finished_at for row in rows if row.trial.repeat > at and row.result is not None]
     end = min(over, default=math.inf)
     return [row for row in rows if row.trial.repeat <= at and (row.result is None or row.result.started_at < end)]
+
+
+def judged_cells(sweep: Sweep, *, emulated: bool = False) -> list[Cell]:
+    """The cells of a sweep with their verdicts, as its report has them: of the trials that measured, or of the emulated ones alone."""
+    known = None if emulated else known_for(sweep).spreads.trial
+    return cells_of_plan(sweep.rows, sweep.plan, emulated=emulated, known=known, folder=sweep.dir)
+
+
+def undecided_of(sweep: Sweep) -> list[Cell]:
+    """The cells of a sweep whose comparison another round may decide, by the verdicts of its report: see `undecided_cells`."""
+    emulated = bool(sweep.rows) and all(row.emulated for row in sweep.rows)
+    return undecided_cells(judged_cells(sweep, emulated=emulated))
 
 
 def undecided_cells(cells: Sequence[Cell]) -> list[Cell]:

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from experiments.trial import Scalar
 from tasks.analysis.cell import Cell
-from tasks.analysis.cell_records import cell_records, judged_cells, simulated
+from tasks.analysis.cell_records import cell_records, simulated
+from tasks.analysis.looks import judged_cells
 from tasks.analysis.results import Sweep, table_of, trial_records
 from tasks.analysis.step_tables import all_steps
 from tasks.report.hidden_names import hidden

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from experiments.config import duration
 from experiments.config.errors import ConfigError
 from experiments.spec.schema import MOST_ROUNDS
 from experiments.stats.look import only_look
 from experiments.trial import Outcome, Trial
-from tasks.analysis.looks import cells_of_plan, undecided_cells
+from tasks.analysis.looks import undecided_of
 from tasks.analysis.race import State, race_of
 from tasks.analysis.results import load_sweep
 from tasks.analysis.row_times import row_times
@@ -144,14 +145,14 @@ def _race_with_budget(store: SweepStore, plan: Plan, budget_s: float | None, unt
 def _check_room(store: SweepStore, plan: Plan, budget_s: float) -> None:
     """Raise ConfigError where a round of what is undecided takes longer than the time that was given for it."""
     assert plan.decide is not None
-    rows = load_sweep(store.dir).rows
+    sweep = replace(load_sweep(store.dir), plan=plan)
     looked = plan.decide.until_decided and bool(plan.decide.looks)
-    cells = undecided_cells(cells_of_plan(rows, plan, folder=store.dir)) if looked else []
+    cells = undecided_of(sweep) if looked else []
     if looked and not cells:
         return  # no round is to come
     open_cells = {one.trial.cell for cell in cells for one in (cell, cell.baseline) if one is not None}
     first: dict[str, Trial] = {trial.cell: trial for trial in plan.trials if not open_cells or trial.cell in open_cells}
-    times = row_times(rows)
+    times = row_times(sweep.rows)
     trials = [trial for trial in first.values() if trial.cell in times.seconds]
     round_s = times.of_round(trials)
     if trials and round_s is not None and round_s > budget_s:

@@ -8,15 +8,14 @@ After each round from the `least`-th on the comparisons are looked at. The plan 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 from experiments.stats.sequential import next_look
 from experiments.trial import Trial
 from tasks.analysis.cell import Cell
-from tasks.analysis.looks import cells_of_plan, undecided_cells
-from tasks.analysis.results import load_sweep
+from tasks.analysis.looks import undecided_of
+from tasks.analysis.results import Sweep, load_sweep
 from tasks.analysis.row_times import row_times
 from tasks.analysis.trial_row import TrialRow, keep_failing
 from tasks.report.text_format import listed
@@ -35,8 +34,7 @@ def one_more_round(store: SweepStore, plan: Plan, now_s: float) -> Plan | None:
     settings = plan.decide
     if settings is None:
         return None
-    rows = load_sweep(store.dir).rows
-    state = _State(plan, settings, rows, settings.budget_s - now_s, store.dir)
+    state = _State(replace(load_sweep(store.dir), plan=plan), settings, settings.budget_s - now_s)
     if state.round < settings.least:
         return state.extended(state.running())
     looked = bool(settings.looks) and settings.looks[-1].round >= state.round  # later: a publication cut a round that was lost
@@ -67,11 +65,13 @@ def round_of(plan: Plan, cells: Sequence[str]) -> list[Trial]:
 class _State:
     """A sweep between two rounds; `left_s` of its budget is left."""
 
-    plan: Plan
+    sweep: Sweep
     settings: DecideSettings
-    rows: Sequence[TrialRow]
     left_s: float
-    folder: Path | None = None
+
+    @property
+    def plan(self) -> Plan:
+        return self.sweep.plan
 
     @property
     def round(self) -> int:
@@ -79,14 +79,14 @@ class _State:
 
     @property
     def times(self) -> TrialTimes:
-        return row_times(self.rows)
+        return row_times(self.sweep.rows)
 
     def running(self) -> list[str]:
         """Cells of which a trial ended ok, without those that keep failing, and without references of loss parity that have as many seeds
         as it needs."""
         seeds = self.plan.suite.parity_reference if self.plan.suite.repeats_are_seeds else 1
         by_cell: dict[str, list[TrialRow]] = {}
-        for row in self.rows:
+        for row in self.sweep.rows:
             if not row.trial.reference or self.round < seeds:
                 by_cell.setdefault(row.trial.cell, []).append(row)
         return [cell for cell, rows in by_cell.items() if any(row.outcome == "ok" for row in rows) and not keep_failing(rows)]
@@ -94,8 +94,7 @@ class _State:
     @cached_property
     def undecided(self) -> list[Cell]:
         """By the looks so far."""
-        emulated = bool(self.rows) and all(row.emulated for row in self.rows)
-        return undecided_cells(cells_of_plan(self.rows, self.plan, emulated=emulated, folder=self.folder))
+        return undecided_of(self.sweep)
 
     def wanted(self) -> list[str]:
         """The cells of the next round: all that run or, with `until_decided`, those that are undecided and their baselines."""

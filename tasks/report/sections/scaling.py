@@ -9,7 +9,7 @@ from experiments.metrics import metric_of
 from experiments.stats.estimate import Estimate
 from experiments.summary import COMMUNICATION
 from tasks.analysis.cell import DEVICES, Cell
-from tasks.analysis.judge_cells import APART, DISTURBED, ONE_BESIDE, ONE_TRIAL, SPREADS_DIFFER, judge_pairs
+from tasks.analysis.judge_cells import APART, DISTURBED, ONE_BESIDE, ONE_IN_COMMON, ONE_TRIAL, SPREADS_DIFFER, judge_pairs
 from tasks.analysis.same_work import groups_of_work
 from tasks.analysis.waterfall import traced, why_left_out
 from tasks.report.comparison_table import TextTable
@@ -18,7 +18,7 @@ from tasks.report.text_format import listed, percent, quantity, ratio_with_inter
 
 PER_DEVICE = "tflops_per_device"
 EPOCH = "epoch time"
-_DOUBT = (DISTURBED, APART, ONE_TRIAL, ONE_BESIDE, SPREADS_DIFFER)  # of a metric itself: why more repeats are needed
+_DOUBT = (DISTURBED, APART, ONE_TRIAL, ONE_BESIDE, ONE_IN_COMMON, SPREADS_DIFFER)  # of a metric itself: why more repeats are needed
 ABOUT = (
     "Over the fewest devices of cells that differ in nothing else. Exposed: how much longer a step's forward and backward take with the "
     "all-reduce of gradients than without it; its part of the step is the communication share. Traced: of traced steps, the mean of the "

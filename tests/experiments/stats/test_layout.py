@@ -306,6 +306,14 @@ def test_trials_that_nothing_is_beside_do_not_count(hosts: Sequence[str], counte
     assert layout.apart(0, len(hosts) - 1) is (counted == (0, 0))
 
 
+def test_a_trial_that_is_alone_in_its_round_does_not_count() -> None:
+    """Two cells of which one lost its first trial and the other its last have one pair, though two trials each."""
+    values = [0.0, 0.001, 0.1, 0.101]
+    assert Layout(values, [0, 0, 1, 1], [1, 2, 2, 3], range(4)).trials(0, 1) == (1, 1)
+    assert Layout([*values, 0.05, 0.05], [0, 0, 1, 1, 2, 2], [1, 2, 2, 3, 1, 3], range(6)).trials(0, 1) == (2, 2), "a third beside them"
+    assert Layout(values, [0, 0, 1, 1], [1, 2, 3, 4], range(4)).trials(0, 1) == (2, 2), "no round in common: rounds are left out"
+
+
 def test_cells_of_two_hosts_are_not_compared() -> None:
     layout = on_hosts(["aaa", "bbb"], noise=random_rows(7, 2, 3, 0.0005), known=dict.fromkeys((0, 1), Spread(0.001, 20)))
     found = layout.difference(1, 0)

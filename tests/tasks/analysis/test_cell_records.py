@@ -8,7 +8,8 @@ import pytest
 
 from experiments.price import COST
 from experiments.trial import Outcome
-from tasks.analysis.cell_records import cell_records, judged_cells, simulated
+from tasks.analysis.cell_records import cell_records, simulated
+from tasks.analysis.looks import judged_cells
 from tasks.analysis.results import load_sweep
 from tasks.report.model import report_source
 from tests.tasks.cell_support import made, repeats, row, settings, workers

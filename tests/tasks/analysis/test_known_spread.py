@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from experiments.trial import Outcome
+from tasks.analysis.judge_cells import ONE_IN_COMMON
 from tasks.analysis.known_spread import keep_known, known_for, spread_is_kept
+from tasks.analysis.looks import undecided_of
 from tasks.analysis.results import Sweep, load_sweep
 from tasks.analysis.spread_history import Place
 from tasks.analysis.spread_store import write_spread
@@ -224,3 +226,18 @@ def test_a_cell_that_is_measured_later_is_asked_for_then_and_the_others_keep_wha
     del early["cells"]
     (grown.dir / "known_spread.json").write_text(json.dumps({**early, "schema_version": 2}))
     assert spread_is_kept(grown) and known_for(grown).elsewhere.keys() == before.keys(), "a file that does not tell is left as it is"
+
+
+def test_what_is_open_is_told_as_the_report_tells_it(tmp_path: Path) -> None:
+    """One cell lost its last trial, the other its first: only what past sweeps know of the spread gives their comparison an interval. It is
+    no verdict, since one pair is none."""
+    sweep = sweep_of(tmp_path, *(Fake({**AXES, "dataloader_workers": n}, rate=100.0 * (n + 1), repeats=3) for n in range(2)))
+    lost = {(0, 3), (1, 1)}
+    sweep = replace(sweep, rows=[row for row in sweep.rows if (row.trial.axes["dataloader_workers"], row.trial.repeat) not in lost])
+    ratios = []
+    for _ in range(2):
+        [mine], (_, reported) = undecided_of(sweep), make_report(sweep).cells
+        assert mine.why_undecided == reported.why_undecided == ONE_IN_COMMON and mine.speedup == reported.speedup
+        ratios.append(mine.speedup)
+        write_history(tmp_path, trial_sd=0.01)
+    assert [math.isfinite(ratio.se) for ratio in ratios if ratio] == [False, True]

@@ -172,5 +172,5 @@ def test_trials_that_crashed_and_run_again_need_no_time_for_a_round_beside_them(
 def test_no_time_is_too_short_where_nothing_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = planned(until_decided=True, looks=[Look(round=1, spent=0.75)])
     store = saved(plan, t1=Outcome.OK, t2=Outcome.OK)
-    monkeypatch.setattr(rounds_budget, "undecided_cells", lambda cells: [])
+    monkeypatch.setattr(rounds_budget, "undecided_of", lambda sweep: [])
     assert with_budget(store, plan, 1.0).decide is not None
