@@ -7,16 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from experiments.parameters import NAMES_OF_SETTINGS
-from tasks.analysis.cell import Cell, numbers
+from tasks.analysis.cell import Cell
 from tasks.analysis.packages import package_confounders
+from tasks.analysis.reported_values import about_equal
 
 _OF_THE_COMMIT = frozenset({"git_commit", "git_dirty", "git_checked", "tree"})
 _OF_FIRST_TRIALS = frozenset({"compilation", "weights"})  # later ones find what the first has kept
 _AFTER_THE_WINDOW = frozenset({"profile_steps", "profile_repeats", "communication_steps"})  # what they ask for is done when all is measured
 _OF_THE_POOL = frozenset({"device_kind", "device_name", "device_count", "pool"})
-_WITH_UNIT = ("_mhz", "_w", "_bytes")  # endings of the environment's names whose values devices of one kind report a little unlike
-_ASKED_FOR = "locked_clocks_mhz"  # a clock that was set
-_NEAR = 1.01  # up to this ratio such values are equal; counts, versions and settings are equal or differ
 
 
 def value_key(value: Any) -> str:
@@ -26,9 +24,9 @@ def value_key(value: Any) -> str:
 def confounders(cells: Sequence[Cell], *, between: bool = False) -> list[tuple[str, list[tuple[str, list[Cell]]]]]:
     """What differs between cells that were compared and is not an axis: (name, [(value, cells), ...]).
 
-    Environment values, versions of packages, and parameters that the suite set differently without an axis. What a device reports with a
-    unit (MHz, W, bytes) counts as equal within 1 %; all else must be equal. Where only a first trial compiles or draws weights, cells in
-    which as many trials did are alike.
+    Environment values, versions of packages, and parameters that the suite set differently without an axis. What a device reports of its
+    clocks, power limit and memory counts as equal within 1 %; all else must be equal. Where only a first trial compiles or draws weights,
+    cells in which as many trials did are alike.
     `between`: without what as many trials of each cell have, such as hosts that all cells ran on equally often.
     """
     differences = []
@@ -51,7 +49,7 @@ def confounders(cells: Sequence[Cell], *, between: bool = False) -> list[tuple[s
                 groups.setdefault(value, []).append(cell)
         if len(mixes) == 1 and (between or name in _OF_FIRST_TRIALS):
             continue
-        if len(groups) > 1 and not (name != _ASKED_FOR and name.endswith(_WITH_UNIT) and _near(cells, name)):
+        if len(groups) > 1 and not about_equal(name, (row.environment.get(name) for cell in cells for row in cell.measured)):
             differences.append((name, list(groups.items())))
     differences += package_confounders(cells, {*hidden, *keys})
     meant = {name for cell in cells for name in cell.named} if axes & NAMES_OF_SETTINGS else set()
@@ -71,12 +69,6 @@ def _text(value: Any) -> str:
     if value is None:
         return "unknown"
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def _near(cells: Sequence[Cell], name: str) -> bool:
-    """Whether all measured trials know a number of this name, the largest within 1 % of the smallest."""
-    known = numbers(row.environment.get(name) for cell in cells for row in cell.measured)
-    return len(known) == sum(len(cell.measured) for cell in cells) and max(known) <= min(known) * _NEAR
 
 
 def _changing(cells: Sequence[Cell]) -> list[str]:

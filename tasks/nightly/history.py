@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from experiments.config.error_text import first_line
 from experiments.config.scalar_text import yaml_text
 from experiments.trial import Outcome, Trial, TrialResult
+from tasks.analysis.reported_values import about_equal
 from tasks.nightly.store import PAIRED, SLOWED_CONTROL
 from tasks.sweep.store import Plan, StoreError, SweepStore
 from tasks.tracking.client import connect
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 # They change of themselves; the part `code` of a trial's key tells a change of its own code from one elsewhere in the tree
 _VOLATILE = frozenset({"host", "host_id", "threads", "clock", "device_count", "tree", "git_checked"})
-# They are measured, and differ a little where nothing did; whatever else looks like a number may be a version
-_MEASURED_FACTS = frozenset({"max_clock_mhz", "application_clocks_mhz", "power_limit_w", "device_memory_bytes"})
 _NOT_FACTS = ("suite", "probe")  # they tell cells and controls apart, and say nothing of what a trial ran on
 
 
@@ -107,7 +106,7 @@ def what_changed(before: Iterable[Measured], now: Iterable[Measured]) -> list[st
     changes = []
     for name in sorted({*old, *new}):
         left, right = old.get(name, {"none"}), new.get(name, {"none"})
-        if right - left and not (name in _MEASURED_FACTS and _close(left, right)):
+        if right - left and not about_equal(name, left | right):
             changes.append(f"{name.replace('_', ' ')} {_short(left)} → {_short(right)}")
     return changes
 
@@ -118,14 +117,6 @@ def _facts(trials: Iterable[Measured]) -> dict[str, set[str]]:
         for name, value in trial.facts.items():
             values.setdefault(name, set()).add(value)
     return values
-
-
-def _close(left: set[str], right: set[str]) -> bool:
-    try:
-        values = [float(value) for value in left | right]
-    except ValueError:
-        return False
-    return max(values) <= min(values) * 1.01
 
 
 def _short(values: set[str]) -> str:

@@ -11,16 +11,16 @@ from tasks.analysis.confounders import confounders
 from tests.tasks.cell_support import made, repeats, row, settings, workers
 
 
-@pytest.mark.parametrize("name", ["max_clock_mhz", "power_limit_w", "device_memory_bytes"])
+@pytest.mark.parametrize("name", ["max_clock_mhz", "application_clocks_mhz", "power_limit_w", "device_memory_bytes"])
 @pytest.mark.parametrize(("value", "differs"), [(1009, False), (1010, False), (1011, True), (991, False), (989, True), (None, True)])
-def test_what_a_device_reports_with_a_unit_is_equal_within_one_percent(name: str, value: float | None, differs: bool) -> None:
+def test_what_a_device_reports_of_itself_is_equal_within_one_percent(name: str, value: float | None, differs: bool) -> None:
     cells = made([row(workers(0), environment={name: 1000}), row(workers(1), environment={name: value})])
     assert cells[1].differs == ([name] if differs else [])
     assert cells[0].differs == []
 
 
 @pytest.mark.parametrize(
-    "name", ["threads", "cores", "world_size", "device_count", "locked_clocks_mhz", "driver", "torch", "of_a_workload"]
+    "name", ["threads", "cores", "world_size", "device_count", "locked_clocks_mhz", "driver", "torch", "of_a_workload", "cache_bytes"]
 )
 @pytest.mark.parametrize(("first", "second", "differs"), [(1000, 1001, True), (12.1, 12.2, True), (8, 8.0, False), (8, "8", False)])
 def test_counts_and_versions_are_equal_or_differ(name: str, first: Any, second: Any, differs: bool) -> None:
@@ -32,10 +32,10 @@ def test_counts_and_versions_are_equal_or_differ(name: str, first: Any, second: 
 def test_every_repeat_counts_for_what_differs() -> None:
     cells = made(
         [
-            *repeats(workers(0), 100.0, environment={"torch": "2.12", "clock_mhz": 1000, "driver": "1"}),
-            row(workers(1), repeat=1, environment={"torch": "2.12", "clock_mhz": 1000, "driver": "1"}),
-            row(workers(1), repeat=2, environment={"torch": "2.13", "clock_mhz": 1005}),
-            row(workers(1), repeat=3, outcome=Outcome.CRASHED, environment={"torch": "9", "clock_mhz": 9, "driver": "9"}),
+            *repeats(workers(0), 100.0, environment={"torch": "2.12", "max_clock_mhz": 1000, "driver": "1"}),
+            row(workers(1), repeat=1, environment={"torch": "2.12", "max_clock_mhz": 1000, "driver": "1"}),
+            row(workers(1), repeat=2, environment={"torch": "2.13", "max_clock_mhz": 1005}),
+            row(workers(1), repeat=3, outcome=Outcome.CRASHED, environment={"torch": "9", "max_clock_mhz": 9, "driver": "9"}),
         ]
     )
     found = {name: {value: [cell.name for cell in members] for value, members in groups} for name, groups in confounders(cells)}

@@ -31,6 +31,8 @@ def measured(**facts: str) -> Measured:
         ({"max_clock_mhz": "1000"}, {"max_clock_mhz": "1010"}, []),
         ({"max_clock_mhz": "1000"}, {"max_clock_mhz": "1011"}, ["max clock mhz 1000 → 1011"]),
         ({"max_clock_mhz": "1011"}, {"max_clock_mhz": "1000"}, ["max clock mhz 1011 → 1000"]),
+        ({"locked_clocks_mhz": "1000"}, {"locked_clocks_mhz": "1001"}, ["locked clocks mhz 1000 → 1001"]),
+        ({"power_limit_w": "700"}, {"power_limit_w": "unknown"}, ["power limit w 700 → unknown"]),
         ({"device_memory_bytes": "100"}, {"device_memory_bytes": "101"}, []),
         ({"cuda": "12.8"}, {"cuda": "12.9"}, ["cuda 12.8 → 12.9"]),
         ({"driver": "580.65"}, {"driver": "580.95"}, ["driver 580.65 → 580.95"]),
