@@ -18,7 +18,7 @@ from tasks.nightly.figures import course, draw_course
 from tasks.nightly.history import History
 from tasks.nightly.pair_text import by_pairs, change, commit_of, pair_sentence
 from tasks.nightly.recording import judged, nothing_to_do, recorded, records_only
-from tasks.nightly.store import AA_CONTROL, CHANGED, SLOWED_CONTROL, CellVerdict, Night, NightStore, Role, verdicts_of
+from tasks.nightly.store import AA_CONTROL, CHANGED, SLOWED_CONTROL, CellVerdict, Night, NightStore, NodeState, Role, verdicts_of
 from tasks.report.comparison_table import TextTable
 from tasks.report.figures.inline_svg import inline_svg
 from tasks.report.html import render_page
@@ -108,7 +108,7 @@ def change_of(item: CellVerdict) -> str:
     return signed(middle, min(low, high), max(low, high))
 
 
-def _detects(item: CellVerdict) -> str:
+def _detects(item: CellVerdict | NodeState) -> str:
     return percent(item.detectable) if item.detectable is not None else "–"
 
 
@@ -119,8 +119,8 @@ def node_table(night: Night) -> TextTable:
         change = "–"
         if node.ratio is not None and node.low is not None and node.high is not None:
             change = signed(*(100 * (value - 1) for value in (node.ratio, node.low, node.high)))
-        rows.append([node.host, node.pool, str(node.verdict), change, node.note or "–"])
-    return TextTable(["node", "pool", "verdict", "canary's change, 95 % interval", "note"], rows)
+        rows.append([node.host, node.pool, str(node.verdict), change, _detects(node), node.note or "–"])
+    return TextTable(["node", "pool", "verdict", "canary's change, 95 % interval", "finds from", "note"], rows)
 
 
 def remarks(night: Night, nights: Sequence[Night], changes: Sequence[Change]) -> list[str]:

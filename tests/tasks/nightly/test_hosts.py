@@ -8,6 +8,7 @@ import pytest
 
 from experiments.stats.verdict import Verdict
 from tasks.nightly.history import History
+from tasks.nightly.report import node_table
 from tasks.nightly.store import CellVerdict, NodeState
 from tasks.nightly.verdicts import NightVerdicts
 from tests.tasks.nightly.night_support import DATES, DEFINITION, TONIGHT, cell, night, past, trials
@@ -120,6 +121,12 @@ def test_a_node_is_judged_by_its_own_nights_once_it_has_the_fewest() -> None:
     assert node.verdict is Verdict.SLOWER and node.ratio == pytest.approx(0.8, abs=0.01), "four nights: against those of any host"
     [node] = nodes_of(5, 72.0)
     assert node.verdict is Verdict.SLOWER and node.ratio == pytest.approx(0.9, abs=0.002)
+
+
+def test_the_table_of_nodes_says_from_which_size_on_a_slower_node_is_found() -> None:
+    table = node_table(night(nodes=[*nodes_of(5), NodeState(pool="cpu", host="new", verdict=Verdict.UNDECIDED)]))
+    place = table.header.index("finds from")
+    assert [(row[0], row[place]) for row in table.rows] == [("node-2", "3.0 %"), ("new", "–")]
 
 
 def test_each_host_of_tonight_is_a_node() -> None:
