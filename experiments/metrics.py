@@ -240,7 +240,7 @@ REGISTRY: tuple[Metric, ...] = (
         Kind.COUNT,
         "samples per device and micro-batch; where the trial looks for the largest that fits, what it found",
     ),
-    _loss("first_loss", "training loss of the first step", Direction.NEITHER),
+    _loss("first_loss", "training loss of the first step; none where it is not finite", Direction.NEITHER),
     _loss("final_loss", "training loss of the last step of the learning rate's schedule"),
     _loss("eval_loss_<when>", "loss on held-out data, before and after training"),
     _loss("eval_chance_loss_<when>", "the loss of a model that knows nothing", Direction.NEITHER),

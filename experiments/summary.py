@@ -65,7 +65,8 @@ def summarise(
     energy_j_per_sample, mean_power_w: of a window of at least 10 s.
     tflops_per_device = flops_per_sample * throughput / devices / 1e12.
     epoch_time_s: s for one pass over the data set that the workload names, at this throughput.
-    batch_size: samples per device and micro-batch. eval_<metric>_before/_after: held-out evaluation.
+    batch_size: samples per device and micro-batch. first_loss, final_loss: of the first and the last step of the learning rate's schedule,
+    None where that is not finite. eval_<metric>_before/_after: held-out evaluation.
     loss_spikes, rms_spikes, loss_spikes_explained: counts, if spikes_after is set and, of loss spikes, enough losses are known; the latter
     two for the first tensor whose RMS_t was recorded. See stats.loss_spikes.
 
@@ -76,9 +77,8 @@ def summarise(
     measured = [step for step in steps if step["measured"]]
     result: Summary = dict.fromkeys(NAMES)
     learning = _learning(steps, window)
-    losses = [loss for step in learning if (loss := _finite(step.get("loss"))) is not None]
     if learning:
-        result["first_loss"] = losses[0] if losses else None
+        result["first_loss"] = _finite(learning[0].get("loss"))
         result["final_loss"] = _finite(learning[-1].get("loss"))
     counted, left_out = apart_from_compilation(measured, window)
     result["measured_steps"] = len(counted)

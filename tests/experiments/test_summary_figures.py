@@ -247,10 +247,12 @@ def test_a_batchs_time_by_sample_is_the_median_over_batches() -> None:
     assert summarise([step(1, measured=False)], window(trains=False))["service_time_p50_s"] is None
 
 
-def test_the_first_loss_is_the_first_known_and_the_last_the_last_steps() -> None:
-    losses = [math.nan, None, 2.5, 2.0, 1.5]
-    found = summarise([step(n, loss=loss, measured=n > 3) for n, loss in enumerate(losses, 1)], None)
-    assert (found["first_loss"], found["final_loss"]) == (2.5, 1.5)
+@pytest.mark.parametrize("first", [math.nan, math.inf, None])
+def test_the_first_loss_is_the_first_steps_and_the_last_the_last_steps(first: float | None) -> None:
+    """A first loss that is not finite is not hidden by the second."""
+    for loss, told in ((3.0, 3.0), (first, None)):
+        found = summarise([step(n, loss=loss, measured=n > 3) for n, loss in enumerate([loss, 2.5, 2.0, 1.5], 1)], None)
+        assert (found["first_loss"], found["final_loss"]) == (told, 1.5)
     found = summarise([step(1, loss=2), step(2, loss=math.inf)], None)
     assert (found["first_loss"], found["final_loss"]) == (2.0, None)
     assert summarise([step(1, loss=None)], None)["first_loss"] is None
