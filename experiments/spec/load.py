@@ -86,12 +86,6 @@ def load_suite(
     return check_overrides(suites[chosen], schema, pools, pool_names=pool_names or [], sets=sets or {}, only=only or {}, repeats=repeats)
 
 
-def load_profiles(name_or_path: str | Path, *, pools: Mapping[str, PoolFacts]) -> dict[str, Suite]:
-    """Every profile of a suite by name, `full` first, without overrides. Raises ConfigError with every problem found."""
-    document, file = read_suite(suite_file(name_or_path))
-    return _checked(document, file, _schema(document, file), pools)
-
-
 def _schema(document: Document, file: SuiteFile) -> type[TrainingParameters]:
     try:
         schema: type[TrainingParameters] = workloads.load(file.workload).Parameters

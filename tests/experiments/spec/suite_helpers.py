@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from cluster.pools.pool import load_pools
 from experiments.config.errors import ConfigError
-from experiments.spec.load import load_suite
+from experiments.spec.load import load_suite, profile_names
 from experiments.spec.schema import Suite
 
 WORKLOAD = """
@@ -86,3 +87,8 @@ class Workshop:
 def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workshop]:
     monkeypatch.setenv("SWEEPBENCH_EXTRA", str(tmp_path))
     yield Workshop(tmp_path)
+
+
+def every_profile(name: str) -> dict[str, Suite]:
+    """The profiles of a suite by name, `full` first."""
+    return {profile: load_suite(name, profile=profile, pools=load_pools()) for profile in profile_names(name)}

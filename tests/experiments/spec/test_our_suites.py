@@ -12,11 +12,11 @@ import pytest
 
 from cluster.pools.pool import load_pools
 from experiments.parameters import REFERENCE_SEEDS, as_reference
-from experiments.spec.load import list_suites, load_profiles, load_suite
+from experiments.spec.load import list_suites, load_suite
 from experiments.spec.matrix import expand
 from experiments.spec.schema import Suite
 from experiments.stats.loss_parity import MINIMUM_STEPS
-from tests.experiments.spec.suite_helpers import workshop
+from tests.experiments.spec.suite_helpers import every_profile, workshop
 
 __all__ = ["workshop"]
 
@@ -26,9 +26,10 @@ def test_every_suite_here_is_valid_and_read_without_torch() -> None:
 import sys
 from cluster.pools.pool import load_pools
 from experiments.spec.matrix import expand, trial_count
-from experiments.spec.load import list_suites, load_profiles
+from experiments.spec.load import list_suites, load_suite
 for info in list_suites():
-    for profile, suite in load_profiles(info.name, pools=load_pools()).items():
+    for profile in info.profiles:
+        suite = load_suite(info.name, profile=profile, pools=load_pools())
         print(info.name, profile, trial_count(expand(suite), suite.repeats))
 heavy = {"torch", "transformers", "ray", "prefect", "mlflow"} & set(sys.modules)
 assert not heavy, heavy
@@ -104,7 +105,7 @@ NUMBERS = {"two": 2, "four": 4, "eight": 8}
 @pytest.mark.parametrize("name", [info.name for info in list_suites()])
 def test_a_caption_states_no_machine_and_no_number_of_devices_that_a_sweep_of_the_profile_may_not_have(name: str) -> None:
     """It stands on pages of sweeps on other machines, and of parts of a profile (`--only devices=...`). The page names the devices."""
-    for profile, suite in load_profiles(name, pools=load_pools()).items():
+    for profile, suite in every_profile(name).items():
         for caption in (suite.description, suite.report.title or ""):
             told = f"{name}, {profile}: {caption}"
             assert "this machine" not in caption, told

@@ -8,8 +8,9 @@ import pytest
 
 from cluster.pools.pool import load_pools
 from experiments.config.errors import ConfigError
-from experiments.spec.load import list_suites, load_profiles, load_suite
+from experiments.spec.load import list_suites, load_suite
 from experiments.spec.matrix import expand
+from tests.experiments.spec.suite_helpers import every_profile
 
 ROOT = Path(__file__).resolve().parents[3]
 OF_OUR_OWN = ("canary", "synthetic")  # parts of a night, and of tests
@@ -36,7 +37,7 @@ def test_every_axis_with_values_is_a_row_or_the_column_of_its_suites_table() -> 
     """An axis that is neither becomes a row behind the others: the suite says where it belongs."""
     lacking = {}
     for info in list_suites():
-        for profile, suite in load_profiles(info.name, pools=load_pools()).items():
+        for profile, suite in every_profile(info.name).items():
             values: dict[str, set[str]] = {}
             for cell in expand(suite):
                 for axis, value in cell.axes.items():
