@@ -26,6 +26,6 @@ def looks_changed(effect: NightEffect, minimum: ArrayLike) -> NDArray[np.int8]:
     raw, relative = np.nan_to_num(effect.raw), np.nan_to_num(effect.effect)
     worse, better = np.minimum(raw, relative) <= -edge, np.maximum(raw, relative) >= edge
     apart = (np.abs(raw - relative) >= edge) & (effect.share >= MOVED)
-    agree = (np.abs(raw) >= edge) & (np.abs(relative) >= edge) & (raw * relative > 0)
+    agree = (np.abs(raw) >= edge) & (np.abs(relative) >= edge)
     seen = np.select([(apart & ~agree) | (worse & better), worse, better], [UNSURE, WORSE, BETTER], NOTHING)
     return np.where(np.isfinite(effect.effect), seen, NOTHING).astype(np.int8)

@@ -18,7 +18,6 @@ from experiments.stats.look import KEPT, Look
 from experiments.stats.root import root
 
 SHAPE = 2.0  # power of the share of rounds that a look's spending follows; benchmarks/bench_sequential.py compares some
-_ROUNDING = 1e-9
 _POINTS = 401  # of the grid on which the sum's density is followed
 
 
@@ -46,9 +45,9 @@ def next_look(before: Sequence[Look], at: int, last: int) -> Look:
     """
     begun, base = 0, 0.0  # of the stage: the rounds to which the share `total` belongs
     spent, total = (before[-1].spent if before else 0.0), 1 - KEPT
-    while spent >= total - _ROUNDING and 1 - total > _ROUNDING:
+    while spent >= total and total < 1:  # powers of KEPT: without rounding, until what is left is none
         base, total = total, total + (1 - KEPT) * (1 - total)
-        begun = next(look.round for look in before if look.spent >= base - _ROUNDING)
+        begun = next(look.round for look in before if look.spent >= base)
     if at > last or (before and at <= before[-1].round) or at < 1:
         raise ValueError(f"a look after round {at} of {last} does not follow {[look.round for look in before]}")
     done = (at - begun) / (last - begun)

@@ -184,3 +184,14 @@ def test_equal_settings_are_seldom_dropped() -> None:
             racing &= ~standing(values[:, :rounds], racing).dropped
         dropped += not racing[0]
     assert dropped <= 1
+
+
+@pytest.mark.parametrize(("place", "drops"), [(0, True), (2, True), (3, False)])
+def test_a_setting_is_held_against_the_three_best_means_alone(place: int, drops: bool) -> None:
+    """The settings ahead vary by 20 % from trial to trial but one, which would drop the sixth."""
+    means = np.array([1.0, 0.9, 0.8, 0.7, 0.6, 0.55, *[0.0] * 8])
+    noise = np.random.default_rng(3).normal(size=(14, 6))
+    sd = np.where((np.arange(14) < 5) & (np.arange(14) != place), 0.2, 0.0005)
+    values = means[:, None] + sd[:, None] * (noise - noise.mean(axis=1, keepdims=True))
+    now = standing(values, np.ones(14, bool))
+    assert now.leader == 0 and now.dropped[5] == drops

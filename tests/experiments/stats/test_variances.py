@@ -58,6 +58,12 @@ def test_all_cells_alike_is_box_and_tiao_with_one_cell() -> None:
     assert (spread.sd, spread.df) == pytest.approx((0.01, 8), rel=0.02)
 
 
+def test_no_spread_is_known_with_more_than_a_thousand_degrees_of_freedom() -> None:
+    """known_spread.json holds the number, and JSON has no infinity."""
+    law = learn_variances([SampleVariance(1e-4, 1e5)], least_d0=1e9)
+    assert law.spread().df == 1000.0 and law.spread().sd == pytest.approx(0.01, rel=0.05)
+
+
 def test_independent_df_limits_how_sure_equal_cells_are() -> None:
     """Twenty cells that all saw the same eight days' worth say what one cell says."""
     shared = learn_variances([SampleVariance(1e-4, 8)] * 20, independent_df=8, least_d0=1e9).spread()
@@ -72,7 +78,7 @@ def test_an_offset_is_taken_off() -> None:
 
 
 def test_no_noise_at_all() -> None:
-    assert learn_variances([SampleVariance(0.0, 2)] * 3).spread().sd == 0
+    assert learn_variances([SampleVariance(0.0, 2)] * 3).spread() == Spread(0.0, 1000.0)
     one = learn_variances([SampleVariance(0.0, 2), SampleVariance(1e-4, 2), SampleVariance(1e-4, 2)]).spread()
     assert math.isfinite(one.sd) and one.sd > 0
 
