@@ -26,13 +26,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.bench_coverage import CELLS, DECIDED, RATE, SUITE, Counts, trials_of
 from benchmarks.coverage_noise import SCENARIOS, Array
 from experiments.stats.estimate import Estimate
-from experiments.stats.look import Look
-from experiments.stats.sequential import next_look
+from experiments.stats.interim_levels import next_look
+from experiments.stats.interim_looks import Look
 from experiments.stats.verdict import Verdict
 from experiments.trial import Trial, TrialResult
 from tasks.analysis.compare_cells import make_cells
-from tasks.analysis.looks import next_seen
-from tasks.analysis.seen import Seen
+from tasks.analysis.look_result import LookResult
+from tasks.analysis.looks import next_results
 from tasks.analysis.trial_row import TrialRow
 
 ROUNDS, LEAST, MOST = 5, 3, 20
@@ -55,7 +55,7 @@ def decided(trials: Trials, logs: Array) -> tuple[dict[int, tuple[Verdict, Estim
     """What a sweep that is looked at says of each cell but the first, and how many trials it took."""
     cells = logs.shape[0]
     budget = left = ROUNDS * cells
-    rounds, looks, seen = dict.fromkeys(range(cells), 0), list[Look](), dict[str, Seen]()
+    rounds, looks, seen = dict.fromkeys(range(cells), 0), list[Look](), dict[str, LookResult]()
     running, at = list(range(cells)), 0
     while at < MOST and len(running) > 1 and left >= len(running):
         at, left = at + 1, left - len(running)
@@ -63,7 +63,7 @@ def decided(trials: Trials, logs: Array) -> tuple[dict[int, tuple[Verdict, Estim
         if at < LEAST:
             continue
         looks.append(next_look(looks, at, min(MOST, at + left // len(running))))
-        seen |= next_seen(rows_of(trials, logs, rounds), SUITE, looks, seen)
+        seen |= next_results(rows_of(trials, logs, rounds), SUITE, looks, seen)
         running = [0, *(cell for cell in range(1, cells) if not seen[f"{cell}"].decided)]
     return {cell: (seen[f"{cell}"].found.verdict, seen[f"{cell}"].found.ratio) for cell in range(1, cells)}, budget - left
 

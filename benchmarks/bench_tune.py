@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from experiments.stats.look import RACE_CHANCE
+from experiments.stats.interim_looks import RACE_CHANCE
 from experiments.stats.race import level_of, standing
 
 Array = NDArray[np.float64]

@@ -13,7 +13,7 @@ from experiments.regression.decision import ALPHA, FASTER, SAME, SLOWER, UNDECID
 from experiments.regression.effect import NightEffect, night_effect, night_value
 from experiments.regression.paired_test import judge_pairs, pairs_to_plan, worth_more
 from experiments.regression.screen import WORSE, looks_changed
-from experiments.stats.sequential import interim_levels
+from experiments.stats.interim_levels import interim_levels
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int8]

@@ -11,7 +11,7 @@ from pydantic import Field, StringConstraints
 
 from experiments.canonical_json import canonical_json
 from experiments.config.strict import Strict
-from experiments.in_force import without_effect
+from experiments.ineffective_parameters import without_effect
 from experiments.journal_mark import JournalMark
 from experiments.price import Price
 

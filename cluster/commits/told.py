@@ -15,7 +15,7 @@ from typing import Any
 from cluster.commits.resolve import CommitError
 from cluster.python_path import environment_of
 from experiments import workloads
-from experiments.chosen import chosen, default_values
+from experiments.non_default_parameters import default_values, non_default
 from experiments.trial import Trial
 
 _TIMEOUT_S = 120.0
@@ -68,7 +68,7 @@ def told(trial: Trial, tree: Path) -> str:
     schema = schema_of(tree, trial.workload)
     plain = default_values(workloads.load(trial.workload).Parameters)
     new = {name: value for name, value in trial.parameters.items() if name not in schema.parameters}
-    wanted = [f"{name}: {value}" for name, value in chosen(new, plain).items()]
+    wanted = [f"{name}: {value}" for name, value in non_default(new, plain).items()]
     if wanted:
         raise CommitError(f"commit {tree.name[:12]} is too old: its {trial.workload} does not know {', '.join(sorted(wanted))}")
     fields = trial.model_dump(mode="json", include=set(schema.trial))

@@ -26,7 +26,7 @@ def decide(
 ) -> tuple[NDArray[np.int8], NDArray[np.float64]]:
     """Codes (SLOWER, SAME, FASTER, UNDECIDED) and q-values of the cells of a night, both of the effects' shape (..., cells).
 
-    `minimum`: the smallest change that matters, 0.03 for 3 %. `level`: that of `interim_levels` (experiments/stats/sequential.py) for
+    `minimum`: the smallest change that matters, 0.03 for 3 %. `level`: that of `interim_levels` (experiments/stats/interim_levels.py) for
     the analysis that a cell has reached. Both are one number, or one for each cell.
     slower / faster: p < level, q < fdr (Benjamini & Hochberg 1995), and the change is at least `minimum`. same: the 95 % interval lies
     within `minimum`. A cell whose effect is unknown (NaN) is undecided, with a q-value of 1.

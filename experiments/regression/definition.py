@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from experiments.chosen import chosen
 from experiments.config.duration import HINT, seconds
 from experiments.config.errors import ConfigError, KeyPath, Problem, choose
 from experiments.config.named_files import chosen_file, misnamed, named_files
@@ -17,6 +16,7 @@ from experiments.config.validate import validate
 from experiments.config.yaml_document import Document, load
 from experiments.metric import Metric
 from experiments.metrics import metric_of
+from experiments.non_default_parameters import non_default
 from experiments.regression.decision import ALPHA, FDR
 from experiments.regression.effect import RESOLUTION
 from experiments.regression.paired_test import PAIRS
@@ -173,7 +173,7 @@ def cell_id(suite: str, workload: str, pool: str, parameters: Mapping[str, Any],
     So a cell keeps its history when the schema gains a parameter; a default whose value changed is named as a cause where it matters.
     """
     special = {name: value for name, value in run.items() if value != DEFAULTS[name]}
-    return digest({"suite": suite, "workload": workload, "pool": pool, "parameters": chosen(parameters, defaults), **special})
+    return digest({"suite": suite, "workload": workload, "pool": pool, "parameters": non_default(parameters, defaults), **special})
 
 
 def drop_to_fit(costs: Mapping[str, float], values: Mapping[str, float], budget_s: float, fixed_s: float = 0.0) -> list[str]:

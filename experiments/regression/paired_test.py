@@ -18,8 +18,8 @@ from experiments.regression.decision import ALPHA, FASTER, SAME, SLOWER, UNDECID
 from experiments.regression.effect import RESOLUTION
 from experiments.regression.screen import SHARE, UNSURE
 from experiments.stats.estimate import LEVEL, Estimate, estimate_from_log
-from experiments.stats.look import Look
-from experiments.stats.sequential import look_levels
+from experiments.stats.interim_levels import look_levels
+from experiments.stats.interim_looks import Look
 
 Array = NDArray[np.float64]
 

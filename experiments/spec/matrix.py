@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from experiments import workloads
-from experiments.chosen import default_values
+from experiments.non_default_parameters import default_values
 from experiments.parameters import NOT_COMPILED, SAME_MATHEMATICS, TrainingParameters, as_reference, numerics_of
 from experiments.spec.schema import Match, Suite
 from experiments.trial import DEFAULT_ENVIRONMENT, DEFAULTS, RUN_AXES, WORKTREE, Scalar

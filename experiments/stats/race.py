@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from experiments.stats.estimate import Array
-from experiments.stats.look import RACE_CHANCE
+from experiments.stats.interim_looks import RACE_CHANCE
 from experiments.stats.variances import SampleVariance, learn_variances
 
 FIRST_LOOK = 2  # rounds: a single trial does not show what varies between trials

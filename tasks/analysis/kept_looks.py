@@ -17,11 +17,11 @@ from typing import Any
 from cluster.trial_layout import LOOKS
 from experiments.spec.schema import Suite
 from experiments.stats.estimate import Estimate
-from experiments.stats.look import Look
+from experiments.stats.interim_looks import Look
 from experiments.stats.spread import SpreadLookup
 from experiments.stats.verdict import Levels, Verdict
 from tasks.analysis.judge_cells import Comparison
-from tasks.analysis.seen import Seen
+from tasks.analysis.look_result import LookResult
 from tasks.analysis.spread_store import device_of
 from tasks.analysis.trial_row import TrialRow
 from tasks.sweep.kept_file import read_kept, write_kept
@@ -46,15 +46,15 @@ def inputs_of(rows: Sequence[TrialRow], suite: Suite, looks: Sequence[Look], kno
     return content.hexdigest()
 
 
-def read_seen(folder: Path | None, inputs: str) -> dict[str, Seen] | None:
+def read_results(folder: Path | None, inputs: str) -> dict[str, LookResult] | None:
     """What was found from these inputs, by the hash of the cell; None where it is not kept."""
     for entry in _entries(folder):
         if entry["inputs"] == inputs:
-            return {cell: _seen(one) for cell, one in json.loads(entry["seen"]).items()}
+            return {cell: _result(one) for cell, one in json.loads(entry["seen"]).items()}
     return None
 
 
-def keep_seen(folder: Path | None, inputs: str, seen: Mapping[str, Seen]) -> None:
+def keep_results(folder: Path | None, inputs: str, seen: Mapping[str, LookResult]) -> None:
     """Keep what was found from these inputs. A folder that is no sweep's or cannot be written keeps nothing."""
     if folder is None:
         return
@@ -66,6 +66,6 @@ def _entries(folder: Path | None) -> list[dict[str, str]]:
     return [] if folder is None else list(read_kept(folder / LOOKS).get("looks", []))
 
 
-def _seen(kept: Mapping[str, Any]) -> Seen:
+def _result(kept: Mapping[str, Any]) -> LookResult:
     found = Comparison(Estimate(**kept["found"]["ratio"]), Verdict(kept["found"]["verdict"]), kept["found"]["why_undecided"])
-    return Seen(found, Levels(**kept["levels"]), kept["round"], kept["p"])
+    return LookResult(found, Levels(**kept["levels"]), kept["round"], kept["p"])

@@ -12,18 +12,18 @@ from pathlib import Path
 
 from experiments.spec.schema import Suite
 from experiments.stats.estimate import LEVEL
-from experiments.stats.look import Look
-from experiments.stats.sequential import look_levels
+from experiments.stats.interim_levels import look_levels
+from experiments.stats.interim_looks import Look
 from experiments.stats.spread import SpreadLookup
 from experiments.stats.verdict import CHANCE, Levels, Verdict
 from tasks.analysis.cell import Cell
 from tasks.analysis.compare_cells import compared_pairs, laid_out_cells, make_cells, shown, take
 from tasks.analysis.judge_cells import Comparison, judge_ratios, ratio_of, scaled_p
-from tasks.analysis.kept_looks import inputs_of, keep_seen, read_seen
+from tasks.analysis.kept_looks import inputs_of, keep_results, read_results
 from tasks.analysis.known_spread import known_for
+from tasks.analysis.look_result import LookResult
 from tasks.analysis.parity_gate import gate_on_parity
 from tasks.analysis.results import Sweep
-from tasks.analysis.seen import Seen
 from tasks.analysis.trial_row import TrialRow, keep_failing
 from tasks.sweep.store import Plan
 
@@ -78,22 +78,22 @@ def _judge_by_looks(
 
 def _look(
     rows: Sequence[TrialRow], suite: Suite, looks: Sequence[Look], *, emulated: bool, known: SpreadLookup | None, folder: Path | None
-) -> dict[str, Seen]:
+) -> dict[str, LookResult]:
     """What the looks found of each cell, by its hash: the look that decided it, else the last.
 
     Looks that were judged before are not judged again: of the last, or of the one before it, that is kept.
     """
-    seen: dict[str, Seen] = {}
+    seen: dict[str, LookResult] = {}
     begin = 0
     for count in (len(looks), len(looks) - 1) if folder is not None else ():
-        kept = read_seen(folder, _inputs(rows, suite, looks[:count], known)) if count > 0 else None
+        kept = read_results(folder, _inputs(rows, suite, looks[:count], known)) if count > 0 else None
         if kept is not None:
             seen, begin = kept, count
             break
     for count in range(begin + 1, len(looks) + 1):
-        seen |= next_seen(rows, suite, looks[:count], seen, emulated=emulated, known=known)
+        seen |= next_results(rows, suite, looks[:count], seen, emulated=emulated, known=known)
     if folder is not None and begin < len(looks):
-        keep_seen(folder, _inputs(rows, suite, looks, known), seen)
+        keep_results(folder, _inputs(rows, suite, looks, known), seen)
     return seen
 
 
@@ -101,15 +101,15 @@ def _inputs(rows: Sequence[TrialRow], suite: Suite, looks: Sequence[Look], known
     return inputs_of(rows_at(rows, looks[-1].round), suite, looks, known)
 
 
-def next_seen(
+def next_results(
     rows: Sequence[TrialRow],
     suite: Suite,
     looks: Sequence[Look],
-    seen: Mapping[str, Seen],
+    seen: Mapping[str, LookResult],
     *,
     emulated: bool = False,
     known: SpreadLookup | None = None,
-) -> dict[str, Seen]:
+) -> dict[str, LookResult]:
     """What the last of these looks found of the cells, by their hash, that those before it (`seen`) left undecided."""
     levels = Levels(look_levels(looks, CHANCE)[-1], 1 - look_levels(looks, 1 - LEVEL)[-1])
     cells = laid_out_cells(rows_at(rows, looks[-1].round), suite, emulated=emulated, known=known)
@@ -120,7 +120,7 @@ def next_seen(
     ratios = [ratio_of(*pair) for pair in pairs]
     found = judge_ratios(pairs, ratios, suite.report.minimum_effect, decided=list(decided.values()))
     return {
-        cell.trial.cell: Seen(one, levels, looks[-1].round, scaled_p(cell, baseline, ratio))
+        cell.trial.cell: LookResult(one, levels, looks[-1].round, scaled_p(cell, baseline, ratio))
         for (cell, baseline), ratio, one in zip(pairs, ratios, found, strict=True)
     }
 

@@ -9,10 +9,10 @@ from typing import Any
 from pydantic import Field
 
 from experiments import workloads
-from experiments.chosen import chosen, default_values
 from experiments.config.errors import ConfigError
 from experiments.config.paths import extra_folders
 from experiments.config.strict import Strict
+from experiments.non_default_parameters import default_values, non_default
 from experiments.trial import digest
 from tasks.analysis.trial_row import TrialRow
 
@@ -32,7 +32,7 @@ class PastCell(Strict):
 
         By the defaults of the code that asks, so it is kept nowhere: one by the defaults of another day might be that of other work.
         """
-        values = chosen(self.parameters, _defaults(self.workload, tuple(extra_folders())))
+        values = non_default(self.parameters, _defaults(self.workload, tuple(extra_folders())))
         return digest([self.workload, self.lock_clocks_mhz, values, self.environment, self.commit])
 
 

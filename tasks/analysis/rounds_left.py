@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from experiments.metric import Metric, Scale
 from experiments.stats.estimate import LEVEL, Estimate, t_tail, t_value
-from experiments.stats.look import Look
-from experiments.stats.sequential import look_levels, next_look
+from experiments.stats.interim_levels import look_levels, next_look
+from experiments.stats.interim_looks import Look
 from experiments.stats.verdict import CHANCE
 from tasks.analysis.judge_cells import smallest_effect
 

@@ -12,7 +12,7 @@ from experiments.regression.decision import as_estimate, decide, word
 from experiments.regression.definition import NightFile, word_of
 from experiments.regression.effect import NightEffect, night_value
 from experiments.regression.screen import BETTER, UNSURE, WORSE, looks_changed
-from experiments.stats.sequential import interim_levels
+from experiments.stats.interim_levels import interim_levels
 from experiments.stats.verdict import Verdict
 from tasks.nightly.comparison import Comparison, effects_of, values_of, worsening
 from tasks.nightly.history import what_changed

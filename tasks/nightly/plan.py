@@ -17,8 +17,8 @@ from cluster.pools.lanes import together_s
 from cluster.pools.pool import Pool, load_pools
 from cluster.source_tree import source_tree
 from experiments import workloads
-from experiments.chosen import default_values
 from experiments.config.errors import ConfigError
+from experiments.non_default_parameters import default_values
 from experiments.regression.definition import METRICS, NightCells, NightFile, cell_id
 from experiments.spec import matrix
 from experiments.spec.load import load_suite

@@ -14,7 +14,7 @@ from itertools import combinations
 
 from experiments.metric import Direction, Kind, Metric, Scale
 from experiments.parameters import REFERENCE_SEEDS
-from experiments.stats.look import only_look
+from experiments.stats.interim_looks import only_look
 from experiments.stats.verdict import Verdict
 from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import OF_MANY, TOO_WIDE, Comparison, judge_best, judge_pairs, smallest_effect, table_comparison

@@ -8,7 +8,7 @@ from dataclasses import replace
 from experiments.config import duration
 from experiments.config.errors import ConfigError
 from experiments.spec.schema import MOST_ROUNDS
-from experiments.stats.look import only_look
+from experiments.stats.interim_looks import only_look
 from experiments.trial import Outcome, Trial
 from tasks.analysis.looks import undecided_of
 from tasks.analysis.race import State, race_of

@@ -1,7 +1,7 @@
 """Sweeps with a budget of time: rounds in turns, A B C C B A, until all comparisons are decided or no other round fits.
 
 After each round from the `least`-th on the comparisons are looked at. The plan holds each look and what of the chance of error it may use
-(experiments/stats/sequential.py) before it is made; tasks/analysis/looks.py finds from plan and results what it said. Without
+(experiments/stats/interim_levels.py) before it is made; tasks/analysis/looks.py finds from plan and results what it said. Without
 `until_decided` there is one look, when no other round fits.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from experiments.stats.sequential import next_look
+from experiments.stats.interim_levels import next_look
 from experiments.trial import Trial
 from tasks.analysis.cell import Cell
 from tasks.analysis.looks import undecided_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.stats.sequential import next_look
+from experiments.stats.interim_levels import next_look
 from tasks.sweep.store import Plan
 
 
@@ -11,7 +11,7 @@ def with_last_look(plan: Plan) -> Plan:
 
     A sweep with a budget is looked at when no other round fits, or after each round. One that was cut in the middle of a round has
     rounds which nobody has looked at, and none of its comparisons would ever be decided. Time ended it, not what was measured, so the
-    look may use what the last one may (experiments/stats/sequential.py).
+    look may use what the last one may (experiments/stats/interim_levels.py).
     """
     settings = plan.decide
     if settings is None:

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from experiments.config.strict import Strict
-from experiments.stats.look import RACE_CHANCE
+from experiments.stats.interim_looks import RACE_CHANCE
 from tasks.sweep.constraints import Constraint
 
 

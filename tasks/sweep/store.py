@@ -28,7 +28,7 @@ from experiments.config.paths import runs_root
 from experiments.config.strict import Strict
 from experiments.json_file import model_in, read_file, read_model, sealed_text, validated
 from experiments.spec.schema import MOST_ROUNDS, Suite
-from experiments.stats.look import Look
+from experiments.stats.interim_looks import Look
 from experiments.trial import Outcome, Trial, TrialKey, TrialResult
 from tasks.sweep.ab_settings import AbSettings
 from tasks.sweep.early_plans import upgraded

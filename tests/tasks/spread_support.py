@@ -11,7 +11,7 @@ import pytest
 
 from experiments import workloads
 from experiments.atomic_file import atomic_write
-from experiments.chosen import default_values
+from experiments.non_default_parameters import default_values
 from tasks.analysis import past_cell
 from tasks.analysis.spread_store import PastTrial, SweepSpread
 

@@ -11,7 +11,7 @@ import pytest
 from cluster.commits.resolve import CommitError
 from cluster.commits.told import check, schema_of, told
 from experiments import workloads
-from experiments.chosen import default_values
+from experiments.non_default_parameters import default_values
 from experiments.trial import Trial
 from tests.tasks.plan_support import make_trial
 

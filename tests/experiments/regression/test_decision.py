@@ -8,7 +8,7 @@ from scipy import stats
 
 from experiments.regression.decision import FASTER, SAME, SLOWER, UNDECIDED, as_estimate, decide, word
 from experiments.regression.effect import NightEffect
-from experiments.stats.sequential import interim_levels
+from experiments.stats.interim_levels import interim_levels
 from experiments.stats.verdict import Verdict
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from experiments.stats.look import RACE_CHANCE
+from experiments.stats.interim_looks import RACE_CHANCE
 from experiments.stats.race import Standing, bounds, level_of, standing
 
 ALL = np.ones(4, bool)

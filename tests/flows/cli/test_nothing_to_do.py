@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from experiments.stats.look import Look
+from experiments.stats.interim_looks import Look
 from flows.cli import nothing_to_do as module
 from tasks.analysis import results
 from tasks.analysis.results import Sweep

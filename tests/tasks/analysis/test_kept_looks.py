@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from experiments.config.paths import runs_root
-from experiments.stats.look import Look
+from experiments.stats.interim_looks import Look
 from experiments.stats.spread import Spread
 from tasks.analysis import looks as module
 from tasks.analysis.cell import Cell
@@ -36,13 +36,13 @@ def folder() -> Path:
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The round of each look that was judged."""
     rounds: list[int] = []
-    next_seen = module.next_seen
+    next_results = module.next_results
 
     def noted(rows: Any, suite: Any, looks: Any, *more: Any, **options: Any) -> Any:
         rounds.append(looks[-1].round)
-        return next_seen(rows, suite, looks, *more, **options)
+        return next_results(rows, suite, looks, *more, **options)
 
-    monkeypatch.setattr(module, "next_seen", noted)
+    monkeypatch.setattr(module, "next_results", noted)
     return rounds
 
 

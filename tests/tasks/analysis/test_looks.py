@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from experiments.stats.estimate import LEVEL
-from experiments.stats.look import Look
-from experiments.stats.sequential import look_levels
+from experiments.stats.interim_levels import look_levels
+from experiments.stats.interim_looks import Look
 from experiments.stats.verdict import Verdict
 from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import Comparison, judge_best, judge_pairs, ratio_of, told_ratio

@@ -8,7 +8,7 @@ import pytest
 
 from experiments.metrics import metric_of
 from experiments.stats.estimate import Estimate
-from experiments.stats.look import Look
+from experiments.stats.interim_looks import Look
 from tasks.analysis import rounds_left as module
 from tasks.analysis.rounds_left import rounds_left
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scipy import stats
 
-from experiments.stats.sequential import interim_levels
+from experiments.stats.interim_levels import interim_levels
 from experiments.stats.verdict import Verdict
 from tasks.nightly.history import History
 from tasks.nightly.verdicts import NightVerdicts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.stats.look import Look
+from experiments.stats.interim_looks import Look
 from experiments.stats.verdict import Levels
 from experiments.trial import Outcome
 from tasks.analysis.cell import Cell

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from experiments.stats.look import Look
+from experiments.stats.interim_looks import Look
 from experiments.trial import Outcome, label
 from tasks.analysis.rounds_left import SENSIBLE
 from tasks.analysis.trial_row import TrialRow

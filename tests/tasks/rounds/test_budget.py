@@ -8,7 +8,7 @@ import pytest
 
 from experiments.config.errors import ConfigError
 from experiments.spec.schema import MOST_ROUNDS
-from experiments.stats.look import Look
+from experiments.stats.interim_looks import Look
 from experiments.trial import Outcome
 from tasks.rounds import budget as rounds_budget
 from tasks.rounds.budget import deadline_of, gone_on_with, with_budget

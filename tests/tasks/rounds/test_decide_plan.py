@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from experiments.spec.schema import ReportSettings
-from experiments.stats.look import Look
+from experiments.stats.interim_looks import Look
 from experiments.trial import Outcome, TrialResult
 from tasks.analysis.results import Sweep
 from tasks.analysis.trial_row import TrialRow

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.stats.look import Look
+from experiments.stats.interim_looks import Look
 from experiments.trial import Outcome
 from tasks.sweep.cut import cut, restored
 from tasks.sweep.store import DecideSettings

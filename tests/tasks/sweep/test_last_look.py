@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.stats.look import Look
+from experiments.stats.interim_looks import Look
 from tasks.sweep.last_look import with_last_look
 from tasks.sweep.store import DecideSettings, Plan
 from tests.tasks.plan_support import make_plan, make_trial

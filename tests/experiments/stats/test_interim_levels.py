@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from experiments.stats.look import Look
-from experiments.stats.sequential import interim_levels, look_levels, next_look
+from experiments.stats.interim_levels import interim_levels, look_levels, next_look
+from experiments.stats.interim_looks import Look
 
 
 def test_interim_levels_spend_the_whole_alpha_and_nearly_all_of_it_at_the_end() -> None:

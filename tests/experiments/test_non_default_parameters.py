@@ -1,4 +1,4 @@
-"""Which parameters were chosen: by them a cell is known over the nights and in the store of spreads."""
+"""Parameters that are not at their defaults: by them a cell is known over the nights and in the store of spreads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from experiments.chosen import chosen, default_values
+from experiments.non_default_parameters import default_values, non_default
 from experiments.parameters import TrainingParameters
 
 
@@ -36,6 +36,6 @@ def test_defaults_are_as_json_has_them_and_what_must_be_given_has_none() -> None
     ids=["at their defaults", "of other values", "unknown"],
 )
 def test_what_was_chosen_stays_the_same_when_a_schema_gains_a_parameter(parameters: dict[str, Any], expected: dict[str, Any]) -> None:
-    assert chosen(parameters, default_values(Now)) == expected
-    assert chosen({**parameters, "newer": [3, 4]}, default_values(Later)) == expected
-    assert chosen({**parameters, "newer": [3]}, default_values(Later)) == {**expected, "newer": [3]}
+    assert non_default(parameters, default_values(Now)) == expected
+    assert non_default({**parameters, "newer": [3, 4]}, default_values(Later)) == expected
+    assert non_default({**parameters, "newer": [3]}, default_values(Later)) == {**expected, "newer": [3]}

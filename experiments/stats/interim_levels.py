@@ -14,7 +14,7 @@ import numpy as np
 from scipy import special
 
 from experiments.stats.estimate import Array
-from experiments.stats.look import KEPT, Look
+from experiments.stats.interim_looks import KEPT, Look
 from experiments.stats.root import root
 
 SHAPE = 2.0  # power of the share of rounds that a look's spending follows; benchmarks/bench_sequential.py compares some

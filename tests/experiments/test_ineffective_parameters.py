@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from experiments.in_force import without_effect
+from experiments.ineffective_parameters import without_effect
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from tasks.analysis.judge_cells import Comparison
 
 
 @dataclass(frozen=True)
-class Seen:
+class LookResult:
     """What the last look at a comparison found, and what it was held to."""
 
     found: Comparison

@@ -1,4 +1,4 @@
-"""Which of a cell's parameters were chosen: those whose value is not their default. They identify it where code changes, see `chosen`."""
+"""A cell's parameters whose value is not their default: they identify it where code changes, see `non_default`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def default_values(schema: type[TrainingParameters]) -> dict[str, Any]:
     return schema.model_construct().model_dump(mode="json")
 
 
-def chosen(parameters: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+def non_default(parameters: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters that differ from `defaults`, and those that have no default.
 
     What a cell chose stays the same when its schema gains a parameter. Two cells are told apart only by the same defaults: one with an old

@@ -1,4 +1,4 @@
-"""Plain data of decisions that are made while a sweep runs: without numpy, since every plan may hold some."""
+"""The looks at a sweep that runs, as its plan holds them: plain data without numpy. Their significance levels: interim_levels.py."""
 
 from __future__ import annotations
 
