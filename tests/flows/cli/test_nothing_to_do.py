@@ -26,7 +26,7 @@ APART, ALIKE = ([100.0, 50.0], [100.0, 99.9])  # samples/s of two settings
 
 def said(monkeypatch: pytest.MonkeyPatch, rows: Sequence[TrialRow], *, more: bool = False, **plan: Any) -> str:
     made = race_plan(rows).model_copy(update={"race": None, "command": "sweep run s", **plan})
-    store: Any = SimpleNamespace(sweep_id="made-up", dir=None)
+    store: Any = SimpleNamespace(sweep_id="made-up", dir=Path("made-up"))
     monkeypatch.setattr(results, "load_sweep", lambda folder: Sweep(folder, made, rows))
     monkeypatch.setattr(module, "shown_of", lambda store: shown_of_loaded(Sweep(Path("made-up"), made, rows)))
     return module.nothing_to_do(store, made, more_asked=more)
