@@ -32,6 +32,7 @@ def plan_json(
             "name": entry.trial.name,
             "pool": entry.trial.pool,
             "repeat": entry.trial.repeat,
+            "reference": entry.trial.reference,
             "values": entry.trial.axes,
             "parameters": entry.trial.parameters,
             "state": entry.state,
@@ -66,6 +67,7 @@ def print_plan(
 ) -> None:
     """The matrix in the order in which it would run."""
     axes = list(plan.trials[0].axes)
+    references = sum(entry.trial.reference for entry in states)  # by its axes one looks like the cell whose reference it is
     rows: list[list[str | Text]] = []
     for entry in states:
         seconds = expected.get(entry.trial.cell)
@@ -73,14 +75,17 @@ def print_plan(
         if entry.why:
             state.append(f" ({entry.why})", style="dim")
         values = [table_text(entry.trial.axes[axis], missing="") for axis in axes]
+        if references:
+            values.append(str(entry.trial.parameters["precision"]) if entry.trial.reference else "")
         rows.append([str(entry.trial.index + 1), *values, str(entry.trial.repeat), state, clock(seconds) if seconds else ""])
-    print_rows(out, ["", *axes, "repeat", "state", "expected"], rows)
+    print_rows(out, ["", *axes, *(["reference"] if references else []), "repeat", "state", "expected"], rows)
     counts = Counter(entry.state for entry in states)
     chosen = " (chosen by auto)" if auto else ""
     cells = len({trial.cell for trial in plan.trials})
-    out.print(
-        f"{plan.trials[0].suite}, profile {plan.profile}{chosen}: {plural(cells, 'cell')}, {plural(len(states), 'trial')}", highlight=False
-    )
+    total_text = f"{plural(cells, 'cell')}, {plural(len(states), 'trial')}"
+    if references:
+        total_text += f", {references} of them of references: for loss parity alone"
+    out.print(f"{plan.trials[0].suite}, profile {plan.profile}{chosen}: {total_text}", highlight=False)
     if against:
         tally = ", ".join(f"{count} {state}" for state, count in counts.items())
         left = "" if set(counts) == {"done"} else f"; `sweep resume {against}` goes on"

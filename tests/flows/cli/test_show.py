@@ -62,6 +62,22 @@ def test_a_plan_is_its_matrix_with_what_is_done_and_why_the_rest_runs() -> None:
     assert page.lines[-2] == ["against other-sweep: 2 done. `sweep run` measures all anew"], "a resume would have nothing to do"
 
 
+def test_a_plan_says_which_trials_are_references_and_in_which_precision() -> None:
+    """By its axes a reference looks like a repeat of the cell whose reference it is."""
+    kinds = [(1, False, "bf16"), (2, True, "tf32")]
+    trials = [make_trial(n, reference=told, axes={"rung": "fast"}, parameters={"precision": words}) for n, told, words in kinds]
+    found, page = [TrialState(trial=trial, state="to do") for trial in trials], Page()
+    show_plan.print_plan(page, make_plan(trials), found, {}, None, auto=False)
+    assert page.lines[:4] == [
+        ["rung", "reference", "repeat", "state", "expected"],
+        ["1", "fast", "1", "to do"],
+        ["2", "fast", "tf32", "1", "to do"],
+        ["made_up, profile full: 2 cells, 2 trials, 1 of them of references: for loss parity alone"],
+    ]
+    entries = show_plan.plan_json(make_plan(trials), found, {}, None, {})["trials"]
+    assert [entry["reference"] for entry in entries] == [False, True]
+
+
 @pytest.mark.parametrize(("against", "seconds"), [(None, 30.0), ("other-sweep", 30.0), (SWEEP_ID, 20.0)])
 def test_expected_seconds_are_those_of_the_slowest_pool_and_of_a_sweeps_rest(against: str | None, seconds: float) -> None:
     trials = [make_trial(1), make_trial(2), make_trial(3), make_trial(4, pool="gpu")]
