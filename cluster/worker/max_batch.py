@@ -154,7 +154,7 @@ def find(trial: Trial, options: argparse.Namespace) -> SearchResult:
     path = options.out / JOURNAL
     with JournalWriter(path, options.attempt, trial=trial.key) as journal, trial_files.mirror(path, options, part=0):
         journal.append("phase", name="max_batch")
-        return _Search(trial, options, lambda text: journal.append("note", text=text)).run()
+        return _Search(trial, options, lambda text, **figures: journal.append("note", text=text, **figures)).run()
 
 
 def tell_ranks(search: SearchResult | None) -> None:
@@ -171,9 +171,9 @@ def seconds_searched() -> float | None:
 
 
 class _Search:
-    """One trial's search. `say`: writes a note into its journal."""
+    """One trial's search. `say`: writes a note into its journal, with figures beside the text."""
 
-    def __init__(self, trial: Trial, options: argparse.Namespace, say: Callable[[str], None]) -> None:
+    def __init__(self, trial: Trial, options: argparse.Namespace, say: Callable[..., None]) -> None:
         self._trial, self._options, self._say = trial, options, say
         self._known: dict[int, Answer] = {}
         self._code = trial.key_parts.get("code")  # without it nothing tells whether what was found still holds
@@ -234,7 +234,11 @@ class _Search:
     def _report(self, size: int, answer: Answer) -> None:
         self._known[size] = answer
         used = "" if answer.used is None else f" with {answer.used:.1%} of the device's memory"
-        self._say(f"batch size {size} {f'fits{used}' if answer.fits else f'does not fit: {answer.reason}'}")
+        edges = {
+            "fits": max((size for size, answer in self._known.items() if answer.fits), default=None),
+            "too_large": min((size for size, answer in self._known.items() if not answer.fits), default=None),
+        }
+        self._say(f"batch size {size} {f'fits{used}' if answer.fits else f'does not fit: {answer.reason}'}", batch_search=edges)
 
 
 def _of_earlier(kept: KeptSizes) -> dict[int, Answer]:

@@ -16,20 +16,22 @@ from experiments.metrics import metric_of
 from experiments.spec.schema import Suite
 from experiments.trial import Outcome
 from flows.cli.ratios import Ratios
-from flows.runtime.progress import IN_USE_BY, SweepProgress, TrialProgress
+from flows.runtime.progress import IN_USE_BY, SEARCHING, SweepProgress, TrialProgress
 from tasks.report.text_format import clock, plural
 
 _COLOUR = {Outcome.OK: "green", Outcome.DOES_NOT_FIT: "yellow", Outcome.UNSUPPORTED: "yellow", Outcome.CANCELLED: "magenta"}
 _PLAIN_S = 2.0
 _RATE = metric_of("throughput").unit
 _BAR = 8  # characters
-_WHY = ": "  # after a state, before its reason, which stands below the table: its column would take the others' room
+_WHY = (
+    ": "  # after a state, before its reason or what is known so far, which stands below the table: its column would take the others' room
+)
 
 
 @contextmanager
 def show(progress: SweepProgress, console: Console, suite: Suite | None = None) -> Iterator[None]:
-    """Draw the progress until the block ends: in place on a terminal, as one line for each change elsewhere, and one for all trials that
-    had ended before.
+    """Draw the progress until the block ends: in place on a terminal, elsewhere as one line for each trial's end and each size that a
+    search for the largest batch has tried, and one for all trials that had ended before.
 
     `suite`: whose baseline the cells are compared with while they run; None for what is not compared within the sweep, such as a night.
     """
@@ -53,12 +55,12 @@ def render(progress: SweepProgress, height: int, ratios: Ratios | None = None) -
     with progress.lock:
         rows, problems = list(progress.rows.values()), progress.problems()
     compared = ratios.of(rows) if ratios else {}
-    again = [f"{row.trial.name}: {row.state}" for row in rows if row.ended is None and _WHY in row.state]
-    room = max(5, height - 6 - len(problems) - 2 * len(again))
+    reasons = [f"{row.trial.name}: {row.state}" for row in rows if row.ended is None and _WHY in row.state]
+    room = max(5, height - 6 - len(problems) - 2 * len(reasons))
     first = next((i for i, row in enumerate(rows) if row.ended is None), len(rows))
     start = max(0, min(first - room // 2, len(rows) - room))
     down = [Text(f"{name}: {problem}", style="red") for name, problem in problems.items()]
-    why = [Text(text, style="yellow") for text in again]
+    why = [Text(text, style="yellow") for text in reasons]
     return Group(_table(rows[start : start + room], compared), *why, *down, Text(_footer(progress, rows), style="bold"))
 
 
@@ -117,6 +119,7 @@ def _steps(row: TrialProgress) -> Text:
 
 def _lines(progress: SweepProgress, console: Console, stop: threading.Event) -> None:
     seen: set[str] = set()
+    searches: dict[str, str] = {}
     last_problems: dict[str, str] = {}
     while True:
         last = stop.is_set()
@@ -126,12 +129,16 @@ def _lines(progress: SweepProgress, console: Console, stop: threading.Event) -> 
             if last_problems.get(name) != problems.get(name):
                 over = "is free" if last_problems.get(name, "").startswith(IN_USE_BY) else "answers again"
                 text = f"{time.strftime('%H:%M:%S')} {name}: {problems.get(name, over)}"
-                console.print(text, highlight=False, soft_wrap=True)
+                console.print(text, highlight=False, markup=False, soft_wrap=True)
         last_problems = problems
         before = {row.trial.key for row in rows if row.earlier} - seen
         if before:  # whoever ran them was told of each; that they have no lines of their own keeps this run's apart
             seen |= before
             console.print(f"{len(before)} of {plural(len(rows), 'trial')} ended earlier", highlight=False, soft_wrap=True)
+        for row in rows:
+            if row.ended is None and row.state.startswith(SEARCHING) and searches.get(row.trial.key) != row.state:
+                searches[row.trial.key] = row.state  # it may take a quarter of an hour, without a step that would show
+                console.print(f"{time.strftime('%H:%M:%S')} {row.trial.name}: {row.state}", highlight=False, markup=False, soft_wrap=True)
         for number, row in enumerate(rows, 1):
             if row.result is not None and row.trial.key not in seen:
                 seen.add(row.trial.key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +16,7 @@ from tasks.report.text_format import listed
 from tasks.sweep.pool_slots import IN_USE
 
 _BRIEFLY_S = 5.0  # a shorter wait needs no line
+SEARCHING = "searching the largest batch"  # of a trial whose batch_size is max; what is known so far follows
 IN_USE_BY = "in use by"  # begins what is said of a pool that another sweep holds: it is not broken, so it does not "answer again"
 
 CURRENT: ContextVar[SweepProgress | None] = ContextVar("progress", default=None)
@@ -201,7 +202,9 @@ class SweepProgress:
                 elif record["kind"] == "environment":
                     row.emulated = row.trial.emulated or bool(record.get("emulated"))
                 elif record["kind"] == "phase":
-                    row.state = str(record.get("name", row.state))
+                    row.state = _state_of(str(record.get("name", row.state)))
+                elif record["kind"] == "note" and "batch_search" in record:
+                    row.state = f"{SEARCHING}: {_edges(record['batch_search'])}"
                 elif record["kind"] == "step":
                     row.step, row.loss = int(record["step"]), record.get("loss")
                     if record.get("measured"):
@@ -225,3 +228,14 @@ class SweepProgress:
                 spent = time.monotonic() - row.started if row.started else 0.0
                 times.append((row.trial.pool, max(expected - spent, 0.5)))
             return together_s(times, self._lanes)
+
+
+def _state_of(phase: str) -> str:
+    """What a person reads while a trial is in this phase of its journal."""
+    return SEARCHING if phase == "max_batch" else phase
+
+
+def _edges(search: Mapping[str, int | None]) -> str:
+    """What a search for the largest batch knows so far, in samples: `57 fits, 140 does not`."""
+    fits, too_large = search["fits"], search["too_large"]
+    return ", ".join([*([f"{fits} fits"] if fits else []), *([f"{too_large} does not{'' if fits else ' fit'}"] if too_large else [])])

@@ -13,7 +13,9 @@ import pytest
 import torch
 
 from cluster.devices.cpu import Cpu
+from cluster.journal.journal import read_journal
 from cluster.kept_files import KEPT
+from cluster.trial_layout import JOURNAL
 from cluster.worker import max_batch
 from cluster.worker.kept_sizes import SIZES, about_of, read_sizes
 from cluster.worker.max_batch import PROBE_HEADROOM, RESOLUTION, Answer, SearchResult, decode, predict, search, seconds_searched, tell_ranks
@@ -188,6 +190,20 @@ class LeavesNoPiece(Pretended):
         if self.released and len(batch["vectors"]) > 70:
             raise torch.OutOfMemoryError("CUDA out of memory (in pieces)")
         return super().place(batch, prepare, prefetch=prefetch)
+
+
+def test_each_answer_is_noted_with_what_the_search_knows_by_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The live table reads it."""
+    found_on(tmp_path, monkeypatch, LeavesPieces)
+    records = [note for note in read_journal(tmp_path / JOURNAL).notes if "batch_search" in note]
+    assert [note["text"].split()[:2] for note in records] == [["batch", "size"]] * len(records)
+    assert records[0]["batch_search"] == {"fits": 1, "too_large": None}
+    fits, too_large = 0, 65_537
+    for note in records:
+        size, fitted = int(note["text"].split()[2]), note["text"].split()[3] == "fits"
+        fits, too_large = (max(fits, size), too_large) if fitted else (fits, min(too_large, size))
+        assert note["batch_search"] == {"fits": fits, "too_large": None if too_large == 65_537 else too_large}
+    assert records[-1]["batch_search"]["too_large"] is not None
 
 
 @pytest.mark.parametrize("device", [LeavesPieces, LeavesNoPiece])

@@ -84,6 +84,36 @@ def test_why_a_trial_runs_again_stands_below_the_table(width: int) -> None:
     assert len(text_of(progress, width=width)) == 5, "it runs, so nothing is said of it any more"
 
 
+def searched(fits: int | None, too_large: int | None) -> dict[str, object]:
+    """What the journal of a trial says of a size that its search for the largest batch has tried."""
+    return {"kind": "note", "text": "batch size ...", "batch_search": {"fits": fits, "too_large": too_large}}
+
+
+def test_what_the_search_for_the_largest_batch_knows_stands_below_the_table_until_it_ends() -> None:
+    trial = make_trial(1)
+    progress = SweepProgress([trial])
+    progress.start(trial)
+    progress.observe(trial, 1, [{"kind": "phase", "name": "max_batch"}])
+    assert "  searching the largest batch  " in text_of(progress)[1] and len(text_of(progress)) == 3
+    for edges, known in (((57, None), "57 fits"), ((57, 140), "57 fits, 140 does not"), ((None, 1), "1 does not fit")):
+        progress.observe(trial, 1, [searched(*edges), {"kind": "note", "text": "of something else"}])
+        assert text_of(progress)[2] == f"{trial.name}: searching the largest batch: {known}"
+    progress.observe(trial, 1, [{"kind": "attempt"}, {"kind": "phase", "name": "start"}])
+    assert "  start  " in text_of(progress)[1] and len(text_of(progress)) == 3
+
+
+def test_without_a_terminal_each_size_that_the_search_has_tried_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = make_trial(1)
+    progress, console, stop = SweepProgress([trial]), Console(file=StringIO(), width=40), threading.Event()
+    phase = {"kind": "phase", "name": "max_batch"}
+    told = [[phase], [], [searched(57, None)], [searched(57, None)], [searched(57, 140)], [{"kind": "phase", "name": "start"}]]
+    then = iter([*((lambda records=records: progress.observe(trial, 1, records)) for records in told), stop.set])
+    monkeypatch.setattr(stop, "wait", lambda timeout: next(then)())
+    live_table._lines(progress, console, stop)
+    lines = [line.split(" ", 1)[1] for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+    assert lines == [f"{trial.name}: searching the largest batch{known}" for known in ("", ": 57 fits", ": 57 fits, 140 does not")]
+
+
 def test_a_trial_that_is_to_last_some_seconds_counts_past_its_least_steps() -> None:
     trial = make_trial(1, parameters={"steps": 5, "warmup_steps": 2, "measure_s": 30.0})
     progress = SweepProgress([trial])
