@@ -120,7 +120,7 @@ class Campaign:
         statuses, usual_s = [0], self._usual_s()
         for number, entry in enumerate(entries, 1):
             left_s = self._left_s
-            if not entry.fits(left_s, usual_s):
+            if not entry.runs(left_s, usual_s):
                 continue
             err.print(
                 f"\n[bold]{self.file.campaign}[/] {number} of {len(entries)}: {entry.name}, {duration.text(left_s)} left", highlight=False
@@ -145,7 +145,7 @@ class Campaign:
         sweep = entry.store
         if sweep.is_held():
             raise SweepBusy(f"another process works on sweep {sweep.sweep_id}; `sweep stop {sweep.sweep_id}` ends it")
-        left_s = min(left_s, entry.left_s)
+        left_s = max(0.0, min(left_s, entry.left_s))
         plan = with_time(entry.plan, seconds_run(sweep, entry.plan), left_s)
         self.store.save(self.store.load().with_sweep(entry.name, sweep.sweep_id))  # first: see tasks/campaign/store.py
         sweep.save_plan(plan)

@@ -16,6 +16,7 @@ from cluster.pools.busy import Look, other_work
 from cluster.pools.pool import load_pools
 from experiments.config import duration
 from experiments.config.errors import UserError
+from experiments.spec.schema import MOST_ROUNDS
 from experiments.trial import Outcome, Trial
 from flows.cli import live_table
 from flows.cli.nothing_to_do import ended_before, nothing_to_do
@@ -193,7 +194,8 @@ def _size(store: SweepStore, plan: Plan) -> str:
         settings = plural(len({trial.cell for trial in plan.trials if not trial.reference}), "setting")
         return f"rounds of {settings} until the race is decided, or {fits}"
     cells = plural(len({trial.cell for trial in plan.trials}), "cell")
-    return f"rounds of {cells} {'until all comparisons are decided, or ' if plan.decide.until_decided else ''}{fits}"
+    rounds = f"up to {plan.decide.most} rounds" if plan.decide.most < MOST_ROUNDS else "rounds"
+    return f"{rounds} of {cells} {'until all comparisons are decided, or ' if plan.decide.until_decided else ''}{fits}"
 
 
 def _warn_of_other_work(plan: Plan, err: Console, look: Look | None) -> None:

@@ -43,6 +43,8 @@ def _expected(entry: Entry) -> str:
     if entry.short_of:
         return "no time left"
     if not entry.to_do:
+        if entry.unreported and not entry.grows:
+            return "all is measured, not reported"
         return "all is measured" if not entry.grows else "as before"
     unknown = sum(trial.cell not in entry.expected for trial in entry.to_do)
     least = f"{duration.about(sum(entry.times().values()))}"
@@ -55,11 +57,14 @@ def print_left(err: Console, entries: Sequence[Entry], asked: str, go_on: str, *
     """After a run: what the same command, with the words `go_on`, would go on with, else that all that fits is measured; and which sweeps
     have fewer rounds than they are to have for want of time: see Entry."""
     open_ones = [entry.name for entry in entries if entry.fits(float("inf"))]
+    unreported = [entry.name for entry in entries if entry.unreported and entry.name not in open_ones]
     if told_to_end:
         err.print("told to end: no other sweep was begun", highlight=False)
-    if open_ones:
+    if open_ones or unreported:
+        parts = [(open_ones, "not all is measured"), (unreported, "not all is reported and in MLflow")]
+        said = ", ".join(f"{what} ({', '.join(names)})" for names, what in parts if names)
         err.print(
-            f"not all is measured ({', '.join(open_ones)}); go on with it: sweep campaign {go_on}",
+            f"{said}; go on with it: sweep campaign {go_on}",
             highlight=False,
             markup=False,
             soft_wrap=True,

@@ -20,7 +20,7 @@ from tasks.sweep.cut import restored
 from tasks.sweep.deadline import expected_trial_s, times_so_far
 from tasks.sweep.plan import check_ready, check_values, expected_seconds, make_plan, renew
 from tasks.sweep.request_text import overrides_of
-from tasks.sweep.store import OF_CAMPAIGN, Plan, Request, SweepStore, readable_result
+from tasks.sweep.store import OF_CAMPAIGN, Plan, Request, SweepStore, exit_status, readable_result
 from tasks.sweep.what_is_left import what_is_left
 
 _AMPLE_S = 1e7  # time enough for any round
@@ -48,6 +48,7 @@ class Entry:
     to_do: Sequence[Trial] = ()
     expected: Mapping[str, float] = field(default_factory=dict)  # cell -> s, of past sweeps
     grows: bool = False  # there is time for another round of what is done
+    unreported: bool = False  # its last flow was killed, or could not publish all: its report and MLflow are to come
     short_of: str = ""  # the time, such as `its budget of 25s`, that alone keeps it from the rounds that the file asks for at least
 
     @property
@@ -67,6 +68,10 @@ class Entry:
         """Whether anything of it is expected to be over in so much time, s. `usual_s`: of a trial of which nothing is known."""
         left_s = min(left_s, self.left_s)
         return any(seconds <= left_s for seconds in self.times(usual_s).values()) or (self.grows and left_s > 0)
+
+    def runs(self, left_s: float, usual_s: float = 0.0) -> bool:
+        """Whether a flow has something to do in it: trials, as `fits`, or what follows them, which the time for trials does not limit."""
+        return self.unreported or self.fits(left_s, usual_s)
 
 
 def entries_of(
@@ -161,6 +166,7 @@ def _gone_on_with(entry: Entry, budget_s: float, *, again: bool) -> Entry:
     grows = _grows(store, plan, ran_s)
     short_of = "" if to_do or grows else _short_of(entry.spec, store, plan, ran_s)
     entry = replace(entry, plan=plan, left_s=left_s, to_do=to_do, expected=expected_seconds(plan), grows=grows, short_of=short_of)
+    entry = replace(entry, unreported=_is_unreported(entry, done=bool(left.done)))
     if not entry.fits(budget_s):
         return entry
     renewed = renew(plan)
@@ -172,6 +178,15 @@ def _gone_on_with(entry: Entry, budget_s: float, *, again: bool) -> Entry:
         raise ConfigError.one("campaign", None, entry.name, problem, hint)
     left = what_is_left(store, renewed)
     return replace(entry, plan=renewed, to_do=[*left.damaged, *left.begun, *left.rest])
+
+
+def _is_unreported(entry: Entry, *, done: bool) -> bool:
+    """See Entry. `done`: some of its trials are. Of one that misses trials its flow said so in the end, and has reported what there is."""
+    try:
+        status = entry.store.load_status()
+    except DamagedFile:
+        status = None
+    return done if status is None else not entry.to_do and status.status != exit_status(entry.store.states(entry.plan))
 
 
 def with_time(plan: Plan, ran_s: float, left_s: float) -> Plan:
@@ -260,7 +275,7 @@ def check_fits(file: CampaignFile, entries: Sequence[Entry], budget_s: float) ->
         if entry.is_new and (shortest := min(entry.times().values(), default=0.0)) > own_s:
             problem = f"is {duration.text(own_s)}, and its shortest trial is expected to take {duration.about(shortest)}"
             raise ConfigError.one(f"{file.campaign}.yaml", None, f"{key} of {entry.name}", problem, "give it more time, or leave it out")
-    to_run = [entry for entry in entries if entry.fits(float("inf"))]
-    if to_run and not any(entry.fits(budget_s) for entry in to_run):
+    to_run = [entry for entry in entries if entry.runs(float("inf"))]
+    if to_run and not any(entry.runs(budget_s) for entry in to_run):
         problem = f"{duration.text(budget_s)} is too short for any trial that is left"
         raise ConfigError.one("--budget", None, "", problem, "give more time; `sweep campaign --plan` says what each is expected to take")

@@ -21,7 +21,7 @@ from flows.runtime.interrupts import TOLD_TO_END
 from tasks.campaign.store import CampaignStore
 from tasks.sweep import deadline
 from tasks.sweep.cut import cut
-from tasks.sweep.store import Plan, SweepStore
+from tasks.sweep.store import Plan, SweepStore, exit_status
 from tests.tasks.plan_support import make_result
 
 TWO = """\
@@ -47,6 +47,8 @@ class Machine:
         self.go_on: list[str] = []  # what each says that goes on with it
         self.now = 0.0
         self.kill_after: int | None = None
+        self.kill_before_report = False
+        self.unpublished = False
         self.tell_to_end = False
         self.outcome = Outcome.OK
         self.file = folder / "two.yaml"
@@ -60,6 +62,7 @@ class Machine:
         self.more.append(more)
         self.go_on.append(go_on)
         store, ends, ran = SweepStore(plan.sweep_id), deadline.CURRENT.get(), list[Trial]()
+        store.clear_status()
         self.ran.append(ran)
         assert ends is not None and store.load_plan() == plan
         ends = replace(ends, clock=lambda: self.now)
@@ -70,7 +73,11 @@ class Machine:
                 ran.append(trial)
                 if self.kill_after is not None and len(ran) >= self.kill_after:
                     raise Killed
-        store.save_plan(cut(store, plan))
+        plan = cut(store, plan)
+        store.save_plan(plan)
+        if self.kill_before_report:
+            raise Killed
+        store.save_status(1 if self.unpublished else exit_status(store.states(plan)), "made up")
         if self.tell_to_end:
             TOLD_TO_END.set()
         return 0
@@ -106,6 +113,28 @@ def test_sweeps_run_in_the_files_order_and_the_same_command_finds_nothing_left(m
     assert list(state.sweeps) == ["synthetic-smoke", "synthetic-tune"]
     assert machine().exit_code == 0 and machine.ran == []
     assert CampaignStore("two").load() == state
+
+
+def test_a_sweep_that_was_killed_before_its_report_gets_it_from_the_same_command(machine: Machine) -> None:
+    """All its trials had ended, so that the command once went on to the next sweep, and ended with status 0."""
+    machine.kill_before_report = True
+    machine.killed()
+    machine.kill_before_report = False
+    assert "all is measured, not reported" in machine("--plan").stdout and machine.ran == []
+    done = machine()
+    assert (done.exit_code, [len(ran) for ran in machine.ran], machine.more) == (0, [0, 4], [False, False])
+    assert "all that fits in the sweeps' budgets is measured" in done.stderr
+    assert machine().exit_code == 0 and machine.ran == []
+
+
+def test_a_sweep_of_which_not_all_could_be_published_is_gone_on_with(machine: Machine) -> None:
+    machine.unpublished = True
+    done = machine()
+    said = "not all is reported and in MLflow (synthetic-smoke, synthetic-tune); go on with it: sweep campaign"
+    assert said in done.stderr and "not all is measured" not in done.stderr
+    machine.unpublished = False
+    assert machine().exit_code == 0 and [len(ran) for ran in machine.ran] == [0, 0]
+    assert machine().exit_code == 0 and machine.ran == []
 
 
 def test_an_interrupted_sweep_is_gone_on_with_by_the_campaign_which_keeps_its_time(machine: Machine) -> None:

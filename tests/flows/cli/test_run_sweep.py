@@ -237,6 +237,11 @@ def test_a_sweep_with_rounds_starts_something_where_more_is_asked_for_and_a_roun
     assert status == (0 if complete else 1)
 
 
+def test_a_sweep_of_so_many_rounds_at_most_says_so() -> None:
+    plan = make_plan([make_trial(1), make_trial(2)], decide=DecideSettings(budget_s=1500.0, most=2, least=2))
+    assert module._size(saved(plan), plan) == "up to 2 rounds of 2 cells until no other fits in 25m"
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
