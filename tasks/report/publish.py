@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import re
 import secrets
 import shutil
@@ -99,6 +100,7 @@ def publish(stores: Sequence[SweepStore], folder: Path, missing: Sequence[Lack] 
     Raises PublishError, and writes nothing, if a sweep is not whole or the folder holds what `sweep publish` did not write; StoreError,
     ResultsError for a sweep that is not there; OSError.
     """
+    clear_leftovers(folder)
     problems = [problem for store in stores for problem in why_not_whole(store)]
     counts = Counter(store.sweep_id for store in stores)
     problems += [f"sweep {sweep_id} is named twice; name each once" for sweep_id, count in counts.items() if count > 1]
@@ -126,6 +128,17 @@ def begin_page(folder: Path) -> Path:
         why = why_not_written(folder, error)
         raise PublishError(f"nothing was written: {folder} cannot be made ({why}); name a folder in one where you may write") from error
     return temporary
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Remove what a command that was killed left beside the page `folder`; a page that it had moved away comes back. Nobody may write
+    the page now. Raises OSError."""
+    for suffix in (".old", ".tmp"):
+        for path in folder.parent.glob(f".{glob.escape(folder.name)}.{'[0-9a-f]' * 8}{suffix}"):
+            if suffix == ".old" and not folder.exists():
+                path.rename(folder)
+            else:
+                shutil.rmtree(path)
 
 
 def _why_not_there(folder: Path) -> list[str]:

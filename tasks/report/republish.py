@@ -9,7 +9,7 @@ from pathlib import Path
 from cluster.trial_layout import PLAN
 from tasks.report.lacks import README, lacks_of
 from tasks.report.manifest import check_published, listed_files
-from tasks.report.publish import PublishError, begin_page, publish_again, replace_page, write_page
+from tasks.report.publish import PublishError, begin_page, clear_leftovers, publish_again, replace_page, write_page
 
 
 def republish(folder: Path, without: Collection[str] = ()) -> Path:
@@ -19,6 +19,7 @@ def republish(folder: Path, without: Collection[str] = ()) -> Path:
     Raises PublishError, and writes nothing, if a file of the page is not as it was written, or `without` names a sweep that is not on it
     or leaves none; ResultsError for a folder that is no page; DamagedFile, OSError.
     """
+    clear_leftovers(folder)
     if problems := check_published(folder):
         raise PublishError("nothing was written:\n" + "\n".join(f"- {problem}" for problem in problems))
     names = sweeps_of(folder)
