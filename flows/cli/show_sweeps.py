@@ -17,7 +17,7 @@ from flows.cli.show_comparison import print_shown, print_where, shown_of
 from flows.cli.tables import make_table, print_rows
 from tasks.report.shown import UNREADABLE
 from tasks.sweep.request_text import overrides_json, short_overrides
-from tasks.sweep.store import Plan, SweepStore, list_sweeps
+from tasks.sweep.store import Plan, SweepStore, list_sweeps, started_order
 
 if TYPE_CHECKING:
     from tasks.analysis.results import Sweep
@@ -54,7 +54,7 @@ def sweep_rows() -> list[dict[str, Any]]:
                 "measured_share": _measured_share(store),
             }
         )
-    return sorted(rows, key=lambda row: str(row["sweep_id"])[-20:], reverse=True)
+    return sorted(rows, key=lambda row: started_order(str(row["sweep_id"])), reverse=True)
 
 
 def _counts(store: SweepStore, plan: Plan) -> Counter[str]:

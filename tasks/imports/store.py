@@ -15,7 +15,7 @@ from experiments.config.paths import runs_root
 from experiments.json_file import read_model, sealed_text
 from tasks.imports.model import Imported, Original, Read
 from tasks.imports.read import read_file, together
-from tasks.sweep.store import StoreError, SweepStore, is_sweep_id, new_sweep_id
+from tasks.sweep.store import StoreError, SweepStore, is_sweep_id, new_sweep_id, started_order
 
 _AGAIN = "remove the folder, and import the files again"
 
@@ -65,7 +65,7 @@ def read_imported(sweep_id: str) -> Imported | None:
 def list_imported() -> list[str]:
     """Ids of all imports, newest first."""
     names = [path.parent.name for path in runs_root().glob(f"*/{IMPORTED}")]
-    return sorted(filter(is_sweep_id, names), key=lambda sweep_id: sweep_id[-20:], reverse=True)
+    return sorted(filter(is_sweep_id, names), key=started_order, reverse=True)
 
 
 def _imported(read: Read, originals: Sequence[Original]) -> Imported:

@@ -179,6 +179,11 @@ def new_sweep_id(suite: str) -> str:
     return f"{suite}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
 
 
+def started_order(sweep_id: str) -> str:
+    """What sorts ids of sweeps by when they were started: date, time and the digits that tell apart those of one second."""
+    return sweep_id[-20:]
+
+
 def is_sweep_id(name: str) -> bool:
     """Whether a folder of this name may be a sweep's."""
     return _SWEEP_ID.match(name) is not None
@@ -354,7 +359,7 @@ def list_sweeps(root: Path | None = None) -> list[str]:
     if not root.is_dir():
         return []
     sweep_ids = [path.name for path in root.iterdir() if is_sweep_id(path.name) and _begun(path)]
-    return sorted(sweep_ids, key=lambda sweep_id: sweep_id[-20:], reverse=True)
+    return sorted(sweep_ids, key=started_order, reverse=True)
 
 
 def _begun(folder: Path) -> bool:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from urllib.parse import quote, urlencode
 
-from tasks.sweep.store import Plan
+from tasks.sweep.store import Plan, is_sweep_id, started_order
 from tasks.tracking import views
 
 NOTE = "mlflow.note.content"  # the tag that holds a description
@@ -27,10 +27,16 @@ def experiment_tags(plan: Plan, experiment_id: str, parent: str, before: Mapping
     `before`: the experiment's current tags; only tags with a new value are returned.
     """
     tags = {"mlflow.experimentKind": "custom_model_development", views.name(plan.sweep_id): views.view(plan, trials_of(plan.sweep_id))}
-    if before.get(NOTE, _LATEST).startswith(_LATEST):
+    if before.get(NOTE, _LATEST).startswith(_LATEST) and not _names_later(before.get(NOTE, ""), plan.sweep_id):
         run = f"[{plan.sweep_id}]({run_link(experiment_id, parent)})"
         tags[NOTE] = f"{_LATEST}{run}. {_compare(experiment_id, plan.sweep_id)}\n\n{plan.suite.description}\n\n{_ABOUT}"
     return {name: value for name, value in tags.items() if before.get(name) != value}
+
+
+def _names_later(note: str, sweep_id: str) -> bool:
+    """Whether the sweep that an experiment's description names began after this one, which then is not the latest: it is gone on with."""
+    named = re.match(rf"{_LATEST}\[([^\]]+)\]", note)
+    return named is not None and is_sweep_id(named[1]) and started_order(named[1]) > started_order(sweep_id)
 
 
 def source_tags(plan: Plan) -> dict[str, str]:

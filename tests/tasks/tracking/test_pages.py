@@ -42,6 +42,18 @@ def test_experiment_is_described_and_leads_to_its_latest_sweep(tmp_path: Path) -
     assert client.get_experiment(runs.experiment_id).tags[NOTE] == "my own words"
 
 
+def test_an_earlier_sweep_that_is_gone_on_with_is_not_the_latest(tmp_path: Path) -> None:
+    _, plan = make_store(tmp_path / "runs", {"a": Outcome.OK})
+    client = connect()
+    earlier, later = (plan.model_copy(update={"sweep_id": f"{plan.name}-{when}-abcd"}) for when in ("20261128-104348", "20261128-104509"))
+    for one, latest in ((earlier, earlier), (later, later), (earlier, later)):
+        experiment = client.get_experiment(SweepRuns(client, one).experiment_id)
+        assert experiment.tags[NOTE].startswith(f"Latest sweep: [{latest.sweep_id}]")
+    assert {name for name in experiment.tags if "sharedViewState" in name} >= {
+        f"mlflow.sharedViewState.{one.sweep_id}" for one in (earlier, later)
+    }, "each has its charts"
+
+
 def test_what_a_sweep_found_stands_first_in_its_note_and_a_persons_note_stays(tmp_path: Path) -> None:
     _, plan = make_store(tmp_path / "runs", {"a": Outcome.OK})
     client = connect()
