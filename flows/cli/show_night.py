@@ -16,7 +16,7 @@ from tasks.nightly.plan import round_seconds
 from tasks.nightly.recording import judged, recorded, records_only, uncounted
 from tasks.nightly.report import headline, remarks, verdict_table
 from tasks.nightly.store import AA_CONTROL, SLOWED_CONTROL, Night, NightStore, night_names
-from tasks.report.text_format import clock, plural
+from tasks.report.text_format import clock, listed, plural
 from tasks.sweep.store import Plan, SweepStore
 
 _STYLES = {
@@ -61,7 +61,7 @@ def plan(out: Console, definition: NightFile, plan: Plan, night: Night) -> None:
     for cell in night.cells:
         took = clock(cell.expected_s) if cell.expected_s is not None else "unknown"
         what = {"history": "verdict", "canary": "the node", AA_CONTROL: "A/A", SLOWED_CONTROL: "must be found"}[cell.role]
-        table.add_row(Text(cell.name), what, f"{cell.value:g}", str(definition.repeats), took, ", ".join(cell.metrics[:2]) + " ...")
+        table.add_row(Text(cell.name), what, f"{cell.value:g}", str(definition.repeats), took, listed(cell.metrics, 3))
     out.print(table)
     for entry in night.dropped:
         out.print(f"dropped: {entry.name}: {entry.why}", highlight=False, soft_wrap=True)

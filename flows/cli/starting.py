@@ -16,9 +16,10 @@ from cluster.journal.journal import JournalFollower
 from cluster.trial_layout import JOURNAL
 from experiments.config.errors import DamagedFile
 from experiments.trial import Trial
+from flows.runtime.progress import SEARCHING
 from tasks.report.text_format import clock
 
-_HELD = {"hold": "waits for the flow"}  # phases of a trial in other words
+_HELD = {"hold": "waits for the flow", "max_batch": SEARCHING}  # phases of a trial in other words
 
 
 class TrialLook:

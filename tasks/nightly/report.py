@@ -92,7 +92,7 @@ def verdict_table(night: Night) -> TextTable:
         value = quantity(item.value, METRICS[item.metric]) if item.value else "–"
         found = commit_of(night, item)
         parts = (pair_sentence(item), item.why, found.sentence if found else None, *item.causes)
-        notes = "; ".join(part for part in parts if part)
+        notes = "; ".join(part.removesuffix(".") for part in parts if part)
         rows.append(
             [item.name, item.metric.replace("_", " "), item.word, change_of(item), value, item.where or "–", _detects(item), notes or "–"]
         )
@@ -167,7 +167,7 @@ def markdown(night: Night, nights: Sequence[Night], changes: Sequence[Change], f
     same = sum(item.verdict is Verdict.SAME for item in night.cell_verdicts)
     blocks = [f"# {md(headline(night))}"]
     if not records_only(night):
-        blocks += [table_markdown(table), f"{plural(same, 'metric')} of all cells the same."]
+        blocks += [table_markdown(table), *([f"{plural(same, 'metric')} of all cells the same."] if same else [])]
     if night.nodes:
         blocks += ["## Nodes", table_markdown(node_table(night))]
     if remarked:

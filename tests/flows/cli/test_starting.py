@@ -20,6 +20,9 @@ def test_the_first_trials_phase_and_step_are_read_from_its_journal(tmp_path: Pat
         journal.append("phase", name="hold")
         journal.flush()
         assert look.text == f"{trial.name}: waits for the flow"
+        journal.append("phase", name="max_batch")
+        journal.flush()
+        assert look.text == f"{trial.name}: searching the largest batch"
         journal.append("phase", name="warmup")
         journal.append("step", step=3, loss=0.5, samples=1, total_s=1.0, measured=False)
         journal.flush()

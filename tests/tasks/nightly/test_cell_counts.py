@@ -13,7 +13,7 @@ from experiments.regression.definition import word_of
 from experiments.stats.verdict import Verdict
 from flows.cli import show_night
 from tasks.nightly.cell_counts import CellCount, cell_counts
-from tasks.nightly.report import headline
+from tasks.nightly.report import headline, markdown, verdict_table
 from tasks.nightly.store import CellVerdict, Night, NightStore
 from tests.tasks.nightly.night_support import TONIGHT, cell, night
 
@@ -61,6 +61,19 @@ def test_a_cell_counts_once_with_the_metrics_in_which_it_changed(cells: Mapping[
     found = night_of(cells)
     regression = "REGRESSION: " if "worse" in said else ""
     assert headline(found) == f"{regression}made-up {TONIGHT}: {said}"
+
+
+def test_metrics_that_are_the_same_are_counted_below_the_table_where_there_are_any() -> None:
+    for cells, said in (({"a": {T: WORSE}}, None), ({"a": {T: SAME, M: SAME}}, "2 metrics of all cells the same.")):
+        text = markdown(found := night_of(cells), [found], [])
+        assert (said in text) if said else ("of all cells the same" not in text)
+
+
+def test_sentences_that_are_put_together_have_one_mark_between_them() -> None:
+    found = night_of({"a": {T: WORSE}})
+    item = found.judgements[0].model_copy(update={"why": "More pairs decide it.", "causes": ["code a → b", "git commit c → d"]})
+    [row] = verdict_table(found.model_copy(update={"judgements": [item]})).rows
+    assert row[-1] == "More pairs decide it; code a → b; git commit c → d"
 
 
 def test_cells_that_cannot_be_judged_yet_are_none_of_them() -> None:
