@@ -19,6 +19,7 @@ from tasks.nightly.store import AA_CONTROL, SLOWED_CONTROL, Night, NightStore, n
 from tasks.report.text_format import clock, listed, plural
 from tasks.sweep.store import Plan, SweepStore
 
+_RECORDED = "recorded"  # the state of a night of which nothing could be judged
 _STYLES = {
     "worse": "red",
     "better": "green",
@@ -150,7 +151,7 @@ def _state(night: Night) -> str:
     if SweepStore(night.sweep_id).is_held():
         return "running"
     if records_only(night):
-        return "recorded"
+        return _RECORDED
     return "judged" if night.judgements else "interrupted" if night.closed else "incomplete"
 
 
@@ -168,7 +169,7 @@ def nights(out: Console, rows: Sequence[dict[str, Any]]) -> None:
             metrics = [METRICS[metric].label for metric in row["metrics"].get(word, [])] if word != "undecided" else []
             verdicts.append(f"{', ' if index else ''}{count} ").append(word, style=_STYLES.get(word, ""))
             verdicts.append(f" ({', '.join(metrics)})" if metrics else "")
-        controls = row["probes"]
+        controls = {} if row["state"] == _RECORDED else row["probes"]  # which have no baseline either
         table.add_row(
             row["date"],
             row["nightly"],

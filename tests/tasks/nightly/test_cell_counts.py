@@ -94,3 +94,7 @@ def test_the_list_of_nights_counts_cells(tmp_path: Path, monkeypatch: pytest.Mon
     show_night.nights(page, [row])
     shown = "1 worse (throughput, time to first step, energy per sample), 1 undecided, 1 the same, 1 recorded"
     assert shown in page.file.getvalue()  # type: ignore[attr-defined]
+    for state, columns in (("judged", 2), ("recorded", 0)):
+        controls = Console(file=StringIO(), width=200)
+        show_night.nights(controls, [{**row, "state": state, "verdicts": {}, "probes": {"twin": "undecided", "injected": "undecided"}}])
+        assert controls.file.getvalue().count("undecided") == columns, "a control of a first night has no baseline"  # type: ignore[attr-defined]
