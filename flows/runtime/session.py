@@ -205,5 +205,6 @@ class Session:
             self.log.warning("MLflow: %s", why(error))
             problems.append(f"not all is in MLflow ({why(error)}): nothing is lost, `sweep resume {self.store.sweep_id}` publishes it")
         if prefect_api.problem() is None:
+            artifacts.progress(self.plan, self.progress)  # no trial has ended here where a killed flow had left its report alone
             artifacts.sweep(self.store, self.plan, published)
         return "; ".join(dict.fromkeys(problems)) or None

@@ -217,7 +217,7 @@ def test_at_the_end_all_is_reported_published_and_linked(end: SimpleNamespace) -
     assert end.session.publish_and_report() is None
     assert end.calls == [("report", None), ("publish", end.files), "report with links to MLflow", ("report", {"k": "link"})]
     assert calls(end.session) == [("close",)]
-    assert end.artifacts.made == ["sweep"]
+    assert end.artifacts.made == ["progress", "sweep"]
     assert end.session.progress.note == "publishing"
     assert end.session.found == "MP-1 is fastest (sweep s). Report: report.html"
 
@@ -242,7 +242,7 @@ def test_what_mlflow_did_not_take_is_said_with_what_to_do(end: SimpleNamespace) 
         f"not all is in MLflow (no answer): nothing is lost, `sweep resume {sweep_id}` publishes it"
     )
     assert end.session.progress.problems() == {"MLflow": "does not answer (no answer)"}, "the wait is no silence"
-    assert end.artifacts.made == ["sweep"]
+    assert end.artifacts.made == ["progress", "sweep"]
 
 
 def test_first_failures_are_told_and_are_no_failure_to_publish(end: SimpleNamespace) -> None:
