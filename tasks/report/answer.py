@@ -22,7 +22,7 @@ from tasks.analysis.looks import NOT_LOOKED, undecided_cells
 from tasks.analysis.rounds_left import SENSIBLE, rounds_left
 from tasks.analysis.same_work import groups_to_rank
 from tasks.analysis.trial_row import keep_failing
-from tasks.report.cell_names import names_among, without_labels
+from tasks.report.cell_names import as_baseline, names_among, without_labels
 from tasks.report.next_step import NextStep, Outlook
 from tasks.report.text_format import change, change_interval, change_text, difference, ended, listed, percent, plural, quantity, spread
 
@@ -304,7 +304,7 @@ def figures_of(cell: Cell) -> list[tuple[str, str]]:
     if cell.speedup and cell.baseline:
         sure = {Verdict.SAME: "the same as", Verdict.UNDECIDED: "undecided against"}.get(cell.verdict or Verdict.FASTER, "over")
         over = change_interval(cell.speedup, cell.metric)
-        figures.append((change(cell.speedup, cell.metric), f"{over} {sure} {_the_baseline(cell.baseline)}"))
+        figures.append((change(cell.speedup, cell.metric), f"{over} {sure} the {as_baseline(cell.baseline)}"))
     return figures
 
 
@@ -320,12 +320,7 @@ def over_baseline(cell: Cell) -> str:
     """`x8.75 (6.39–11.98) over the baseline no cuda_graph`; empty unless the table calls it faster and that may be claimed."""
     if cell.verdict is not Verdict.FASTER or cell.speedup is None or cell.baseline is None or not cell.may_lead(cell.baseline):
         return ""
-    return f"{change_text(cell.speedup, cell.metric)} over {_the_baseline(cell.baseline)}"
-
-
-def _the_baseline(cell: Cell) -> str:
-    """`the baseline no cuda_graph`; a suite may call the cell itself `baseline`."""
-    return "the baseline" if cell.short == "baseline" else f"the baseline {cell.short}"
+    return f"{change_text(cell.speedup, cell.metric)} over the {as_baseline(cell.baseline)}"
 
 
 def _alone(cell: Cell) -> str:

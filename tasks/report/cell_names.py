@@ -24,3 +24,8 @@ def without_labels(said: str, work: str) -> str:
     for one in map(re.escape, work.split(" · ")):
         said = re.sub(rf"(?<!\S){one} · | · {one}(?![^\s,:;.]|\.\d)", "", said)
     return said
+
+
+def as_baseline(cell: Cell) -> str:
+    """`baseline no cuda_graph`; a suite may call the cell itself `baseline`, which is enough."""
+    return cell.short if cell.short == "baseline" else f"baseline {cell.short}"

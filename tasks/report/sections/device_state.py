@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from experiments.device_state import NOT_SAMPLED
 from tasks.analysis.cell import Cell
+from tasks.report.cell_names import as_baseline
 from tasks.report.comparison_table import TextTable
 from tasks.report.section import Bullets, ReportSource, Section
 from tasks.report.tables import without_empty
@@ -90,7 +91,7 @@ def clock_sentences(cells: Sequence[Cell]) -> list[str]:
             continue
         a, b = (side.mean("clock_mean_mhz") for side in (cell, other))
         if a is not None and b is not None and abs(a / b - 1) >= CLOCKS_DIFFER:
-            ran = f"{cell.short} ran at {_ran(cell, a)}; its {other.short if other.short == 'baseline' else f'baseline {other.short}'} at {_ran(other, b)}"
+            ran = f"{cell.short} ran at {_ran(cell, a)}; its {as_baseline(other)} at {_ran(other, b)}"
             lines.append(f"{ran}: a part of their difference may be the clock.")
     return lines
 
