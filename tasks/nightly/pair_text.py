@@ -13,7 +13,7 @@ def pair_sentence(item: CellVerdict) -> str | None:
     """`slower by 5.1 % (4.2 to 6.0 %), 8 pairs of abc against def`, `looked 3.0 % slower; 5 pairs of abc against def: same`, or why a cell
     that looked changed has no pairs; None for a cell that did not look changed."""
     if item.not_paired is not None:
-        return f"{_looked(item)}, and no pairs could be measured ({item.not_paired}); {JUDGED_BY_HISTORY}"
+        return f"{_looked(item)}, and no pair counts ({item.not_paired}); {JUDGED_BY_HISTORY}"
     if item.pairs is None:
         return None
     pairs = item.pairs

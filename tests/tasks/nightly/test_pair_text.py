@@ -49,7 +49,7 @@ def item(**more: Any) -> CellVerdict:
             {"pairs": SAME.model_copy(update={"disturbed": 2})},
             f"looked 3.0 % slower; {WHICH}, without 2 that other work disturbed: same",
         ),
-        ({"not_paired": "why"}, "looked 3.0 % slower, and no pairs could be measured (why); its nights and the canary judge"),
+        ({"not_paired": "why"}, "looked 3.0 % slower, and no pair counts (why); its nights and the canary judge"),
         ({"looked": None}, None),
     ],
 )

@@ -278,7 +278,7 @@ def test_what_cannot_be_paired_says_why_and_history_judges(
     assert more_pairs(run) is None
     item = verdict(run)
     assert (item.verdict, item.pairs, item.not_paired) == (Verdict.SLOWER, None, why)
-    assert pair_sentence(item) == f"looked 5.1 % slower, and no pairs could be measured ({why}); its nights and the canary judge"
+    assert pair_sentence(item) == f"looked 5.1 % slower, and no pair counts ({why}); its nights and the canary judge"
 
 
 def test_without_pairs_in_the_definition_nights_are_judged_by_history_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
