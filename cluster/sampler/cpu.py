@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -121,11 +122,13 @@ def _held(pids: Iterable[int]) -> Cores:
 
 def _allowed(pid: int) -> frozenset[int]:
     """Of all its threads: OpenMP may hold each to a core of its own. Empty once it has ended."""
-    try:
-        threads = [int(name) for name in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208 - ten times as fast as pathlib
-        return frozenset[int]().union(*(os.sched_getaffinity(thread) for thread in threads))
-    except OSError:
-        return frozenset()
+    cores = frozenset[int]()
+    with suppress(OSError):
+        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - ten times as fast as pathlib
+        for thread in threads:
+            with suppress(OSError):  # it alone has ended since
+                cores |= os.sched_getaffinity(int(thread))
+    return cores
 
 
 def _online() -> str:

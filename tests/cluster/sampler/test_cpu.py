@@ -235,3 +235,26 @@ def test_a_process_may_use_the_cores_of_all_its_threads() -> None:
         go_on.set()
         thread.join()
     assert cpu._allowed(2**30) == frozenset()
+
+
+def test_a_thread_that_ends_meanwhile_is_not_the_end_of_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a trial with many threads would now and then count as held to nothing, and its readings would have no shares."""
+    asked, affinity = list[int](), os.sched_getaffinity
+
+    def first_has_ended(thread: int) -> set[int]:
+        asked.append(thread)
+        if len(asked) == 1:
+            raise ProcessLookupError
+        return affinity(thread)
+
+    go_on = threading.Event()
+    thread = threading.Thread(target=go_on.wait, args=(60,))
+    thread.start()
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "sched_getaffinity", first_has_ended)
+            assert cpu._allowed(os.getpid()) == affinity(0)
+        assert len(asked) > 1
+    finally:
+        go_on.set()
+        thread.join()
