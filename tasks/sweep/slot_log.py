@@ -54,7 +54,7 @@ class SlotLog:
         """`path`: the sweep's slots.jsonl."""
         self._path, self._flow, self._lock = path, secrets.token_hex(4), threading.Lock()
         self._outages: dict[str, _Outage] = {}  # of trials that wait for a pool, by key
-        self._unwritten = b""
+        self._unwritten = b"\n" if _is_cut_off(path) else b""
 
     def taken(self, key: str, pool: str, slots: Sequence[str], asked_at: float) -> None:
         """The trial holds `slots` (names of their locks: two pools on the same nodes share them) and asked for them at `asked_at`."""
@@ -112,7 +112,7 @@ class SlotLog:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            if not self._unwritten:
+            if not self._unwritten.strip():
                 _log.warning(
                     "%s cannot be written (%s): if that stays so, where the held time went is not known", self._path, error.strerror
                 )
@@ -132,6 +132,14 @@ class SlotLog:
             finally:
                 os.close(descriptor)
         return False
+
+
+def _is_cut_off(path: Path) -> bool:
+    """Whether the last line was written in part, as by a flow whose disk was full to its end. The next one would be lost behind it."""
+    with suppress(OSError), open(path, "rb") as file:
+        file.seek(-1, os.SEEK_END)  # OSError for an empty file
+        return file.read() != b"\n"
+    return False
 
 
 @dataclass(frozen=True)
@@ -163,7 +171,7 @@ def read_holds(path: Path) -> list[Hold]:
         return []
     holds: list[Hold] = []
     open_: dict[tuple[str, str], dict[str, Any]] = {}
-    for line in lines:
+    for line in dict.fromkeys(lines):  # what was written in part is there once more: see SlotLog
         with suppress(ValueError, KeyError, TypeError, RecursionError):
             event = json.loads(line)
             at, name, of = float(event["t"]), event["event"], (str(event["flow"]), str(event["trial"]))

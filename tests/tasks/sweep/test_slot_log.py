@@ -153,6 +153,30 @@ def test_a_line_that_was_written_in_part_is_written_again(tmp_path: Path, monkey
     assert (hold.slots, len(hold.starts)) == (("s",), 1)
 
 
+def test_lines_that_were_written_in_part_again_and_again_count_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, write = tmp_path / "slots.jsonl", os.write
+    log = SlotLog(path)
+    log.taken("a", "cpu", ["s"], 0.0)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", lambda descriptor, text: write(descriptor, text[:-5]))  # a little is free each time
+        log.started("a", 1)
+        log.given_back("a")
+        log.taken("b", "cpu", ["s"], 0.0)
+        log.started("b", 1)
+    log.given_back("b")
+    assert [(hold.trial, len(hold.starts)) for hold in read_holds(path)] == [("a", 1), ("b", 1)]
+
+
+@pytest.mark.parametrize("before", ["", '{"t": 1, "ev', '{"t": 1}\n'])
+def test_what_a_flow_writes_first_is_not_lost_behind_what_the_one_before_wrote_in_part(tmp_path: Path, before: str) -> None:
+    path = tmp_path / "slots.jsonl"
+    path.write_text(before)
+    log = SlotLog(path)
+    log.taken("a", "cpu", ["s"], 0.0)
+    assert [hold.trial for hold in read_holds(path)] == ["a"]
+    assert path.read_text().startswith((before + "\n").lstrip() if before and not before.endswith("\n") else before + "{")
+
+
 def test_a_trial_that_stops_asking_says_how_often_it_did_in_vain(tmp_path: Path) -> None:
     path = tmp_path / "slots.jsonl"
     log = SlotLog(path)
