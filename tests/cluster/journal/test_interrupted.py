@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -134,6 +135,54 @@ def test_closing_that_is_interrupted_anywhere_leaves_a_journal_that_another_writ
     places = each_line(act)
     for part in ("self._stop.set()", "self._thread.join()", "self._write([body]", "self._file.close()", "self._lock_of_file.release()"):
         assert any(part in place for place in places), part
+
+
+def test_the_thread_ends_quietly_where_closing_was_interrupted_before_it_was_told_to(tmp_path: Path) -> None:
+    journal = JournalWriter(tmp_path / "journal.jsonl", 1, interval=3600.0)
+    journal.append("step", step=1)
+    stop, journal._stop = journal._stop, Unheard()
+    with pytest.raises(Told):
+        journal.close()
+    journal._run()  # as the thread, whose file is closed by now
+    stop.set()
+    journal._thread.join()
+
+
+class Unheard(threading.Event):
+    """What is to tell a thread to end, and a signal breaks off. The thread looks often."""
+
+    def set(self) -> None:
+        raise Told
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return False
+
+
+def test_closing_that_is_interrupted_waits_for_what_the_thread_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the number of the closed file may be another file's by the time that it is written to."""
+    path, pwrite, writes, go_on = tmp_path / "journal.jsonl", os.pwrite, threading.Event(), threading.Event()
+    journal = JournalWriter(path, 1, interval=3600.0)
+    journal.append("step", step=1)
+
+    def slow(descriptor: int, data: memoryview, offset: int) -> int:
+        writes.set()
+        assert go_on.wait(60)
+        return pwrite(descriptor, data, offset)
+
+    def told() -> None:
+        threading.Timer(0.2, go_on.set).start()
+        raise Told
+
+    monkeypatch.setattr(os, "pwrite", slow)
+    writing = threading.Thread(target=journal.flush)
+    writing.start()
+    assert writes.wait(60)
+    monkeypatch.setattr(journal._thread, "join", told)
+    with pytest.raises(Told):
+        journal.close()
+    assert go_on.is_set(), "closed while the thread wrote"
+    writing.join()
+    assert [step["step"] for step in read_journal(path).steps] == [1]
 
 
 class _Shelf(Storage):

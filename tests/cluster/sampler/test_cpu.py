@@ -213,6 +213,17 @@ def test_a_trial_that_was_held_just_now_has_no_shares_yet(host: Host) -> None:
     assert (first["cores"], first["others"], first["steal"]) == (1, None, None)
 
 
+def test_a_trial_that_is_held_no_longer_has_no_shares_yet(host: Host) -> None:
+    """The host's times less those of one core would be no time's."""
+    host.allowed |= {8: {1}}
+    source = source_of(host)
+    source.read()
+    host.allowed |= {8: {0, 1}}
+    host.spend(1.0, user=0.5, idle=1.5)
+    reading = source.read()
+    assert "cores" not in reading and (reading["others"], reading["steal"]) == (None, None)
+
+
 def test_a_process_may_use_the_cores_of_all_its_threads() -> None:
     """As with OpenMP's: each held to one core, the first thread too."""
     everywhere = os.sched_getaffinity(0)

@@ -81,6 +81,19 @@ def test_a_line_through_sizes_that_are_flat_is_trusted_once_alone() -> None:
     assert device.tried[:5] == [1, 8, 16, 147, 48] and len(device.tried) == 7, device.tried
 
 
+def test_between_a_size_that_fits_and_three_times_that_the_size_between_is_tried() -> None:
+    """Whose geometric mean, rounded down, is the one that fits."""
+    answers = {1: Answer(True, 0.958), 8: Answer(False, 1.0), 3: Answer(False), 2: Answer(False)}
+    tried: list[int] = []
+
+    def probe(size: int) -> Answer:
+        assert size not in tried, f"{size} twice, after {tried}"
+        tried.append(size)
+        return answers[size]
+
+    assert (search(probe, room=ROOM), tried) == ((1, 2), [1, 8, 3, 2])
+
+
 @pytest.mark.parametrize("bend", [2e-5, -2e-6])
 def test_memory_that_is_no_line_costs_probes_but_not_the_answer(bend: float) -> None:
     device = Device(0.1, 0.004, bend=bend)
