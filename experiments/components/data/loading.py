@@ -28,7 +28,8 @@ def load(items: Items, order: Iterator[Any], context: Context, *, pin: bool = Tr
     """The items in the order of their indices, loaded by the trial's `dataloader_workers`, which are what its `loader` says.
 
     `prefetch_factor` batches for each of them are loaded or waiting at a time. With the parameter `pin_memory` and `pin` they lie in
-    page-locked memory, on a device that has its own. What an item raises is raised where its batch would have come.
+    page-locked memory, on a device that has its own. What an item raises is raised where its batch would have come. Processes end with the
+    thread that begins to read the batches: read them all in one.
     """
     from torch.utils.data import DataLoader
 

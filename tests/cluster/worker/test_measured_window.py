@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from cluster.worker import measured_window
 from cluster.worker.measure import profile
 from cluster.worker.measure.records import RankWindow
 from cluster.worker.measured_window import window_steps
@@ -216,11 +217,27 @@ def test_a_window_in_which_nothing_is_compiled_says_so(setting: Setting) -> None
     assert (window["compiled_steps"], window["left_out_steps"], window["ranks"][0]["left_out_s"]) == ([], [], 0.0)
 
 
-def test_a_rank_tells_how_long_it_waited_for_its_host_in_the_steps_that_count(setting: Setting, growing: set[int]) -> None:
+def test_a_rank_tells_how_long_it_waited_for_its_host_in_the_steps_that_count(
+    setting: Setting, growing: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches 6 and 8 are late; step 6 does not count, since torch compiles in it."""
     growing |= {6}
+    restart = measured_window.Steps.restart
+
+    def late(steps: measured_window.Steps, workload: Any) -> None:
+        def batches(all_: Iterator[Any]) -> Iterator[Any]:
+            for number, batch in enumerate(all_, 1):
+                setting.world.host += 50 * STEP if number in (6, 8) else 0.0
+                yield batch
+
+        restart(steps, workload)
+        steps._batches = batches(steps._batches)
+
+    monkeypatch.setattr(measured_window.Steps, "restart", late)
     [rank] = setting.run(evaluate=False)["ranks"]
-    steps = [step for step in setting.world.of("step") if step["measured"] and step["step"] != 6]
-    assert len(steps) == STEPS - 1 and rank["data_wait_s"] == pytest.approx(sum(step["data_wait_s"] for step in steps))
+    waits = {step["step"]: step["data_wait_s"] for step in setting.world.of("step") if step["measured"]}
+    assert len(waits) == STEPS and waits[6] > 40 * STEP and waits[8] > 40 * STEP
+    assert rank["data_wait_s"] == pytest.approx(sum(waits.values()) - waits[6])
 
 
 def test_a_warm_up_has_whole_rounds(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
