@@ -23,6 +23,7 @@ from tasks.sweep.request_text import overrides_of
 from tasks.sweep.store import OF_CAMPAIGN, Plan, Request, SweepStore, exit_status, readable_result
 from tasks.sweep.what_is_left import what_is_left
 
+_NO_LIMIT_S = float("inf")  # of a sweep that the file gives no time of its own
 _AMPLE_S = 1e7  # time enough for any round
 
 
@@ -44,7 +45,7 @@ class Entry:
     spec: CampaignSweep
     plan: Plan
     is_new: bool
-    left_s: float  # in this run: of its own budget, at most what it may have in a run, and the budget of the campaign
+    left_s: float  # of its own budget, at most what it may have in a run; infinite where the file gives it neither
     to_do: Sequence[Trial] = ()
     expected: Mapping[str, float] = field(default_factory=dict)  # cell -> s, of past sweeps
     grows: bool = False  # there is time for another round of what is done
@@ -132,7 +133,7 @@ def _entry(
             spec,
             plan,
             is_new=True,
-            left_s=min(spec.budget_s or budget_s, spec.per_run_s),
+            left_s=min(spec.budget_s or _NO_LIMIT_S, spec.per_run_s),
             to_do=plan.trials,
             expected=expected_seconds(plan),
         )
@@ -159,10 +160,10 @@ def _gone_on_with(entry: Entry, budget_s: float, *, again: bool) -> Entry:
     """A sweep that exists: what of it is still to do, if anything."""
     plan, store = entry.plan, entry.store
     ran_s = seconds_run(store, plan)
-    left_s = min(budget_s if entry.spec.budget_s is None else entry.spec.budget_s - ran_s, entry.spec.per_run_s)
+    left_s = min(_NO_LIMIT_S if entry.spec.budget_s is None else entry.spec.budget_s - ran_s, entry.spec.per_run_s)
     left = what_is_left(store, plan)
     to_do = [*left.damaged, *left.begun, *left.rest]
-    plan = with_time(plan, ran_s, left_s)
+    plan = with_time(plan, ran_s, min(left_s, budget_s))
     grows = _grows(store, plan, ran_s)
     short_of = "" if to_do or grows else _short_of(entry.spec, store, plan, ran_s)
     entry = replace(entry, plan=plan, left_s=left_s, to_do=to_do, expected=expected_seconds(plan), grows=grows, short_of=short_of)

@@ -170,6 +170,35 @@ def test_what_the_time_does_not_hold_waits_for_the_next_run(machine: Machine) ->
     assert "--budget: 19s is too short for any trial that is left" in short.output
 
 
+def test_a_report_that_a_killed_sweep_lacks_needs_no_time_for_a_trial(machine: Machine) -> None:
+    machine()
+    machine.kill_before_report = True
+    with pytest.raises(Killed):
+        machine("--state", "other")
+    machine.kill_before_report = False
+    done = machine("--budget", "29s", "--state", "other")  # 19 s, for trials that are known to take 20
+    assert (done.exit_code, machine.ran) == (0, [[]])
+    assert "not all is measured (synthetic-tune); go on" in done.stderr
+
+
+@pytest.mark.parametrize("before", ["all was reported", "nothing was measured"])
+def test_a_sweep_that_lacks_trials_alone_waits_for_time(machine: Machine, monkeypatch: pytest.MonkeyPatch, before: str) -> None:
+    def dies(*_: Any, **asked: Any) -> int:
+        raise Killed
+
+    machine()
+    if before == "all was reported":
+        assert "not all is measured (synthetic-tune); go on" in machine("--budget", "75s", "--state", "other").stderr
+        assert machine.counts == [("smoke", 1), ("tune", 2)]
+    else:
+        with monkeypatch.context() as patched, pytest.raises(Killed):
+            patched.setattr(run_campaign, "run_sweep", dies)
+            machine("--state", "other")
+    short = machine("--budget", "29s", "--state", "other")
+    assert (short.exit_code, machine.ran) == (1, [])
+    assert "--budget: 19s is too short for any trial that is left" in short.output
+
+
 def test_what_its_sweeps_wait_for_others_is_none_of_a_runs_time_either(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.file.write_text(TWO.replace("budget: 10m", "budget: 75s"))
     run = machine.run_sweep
