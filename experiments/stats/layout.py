@@ -79,11 +79,9 @@ class Layout:
         cell has one trial and no spread is known, where no degree of freedom is left, and where the two are `apart`.
         Where they have no round in common, not even by way of other cells, rounds are left out. Raises KeyError for a cell without a trial.
         """
+        if (source := self._source(a, b)) is not self:
+            return source.difference(a, b, level=level)
         one, other = self._index[a], self._index[b]
-        if len(self._names) > 2 and (self.rounds_differ or self.spreads_differ(a, b)):
-            pairs = self._alone(a, b).difference(a, b, level=level)
-            if self.rounds_differ or math.isfinite(pairs.se):
-                return pairs
         fit = self._fit_of(one, other)
         trials = int(min(fit.counts[one], fit.counts[other]))
         if self.apart(a, b):
@@ -102,7 +100,10 @@ class Layout:
 
     def trials(self, a: int, b: int) -> tuple[int, int]:
         """How many trials of each of two cells their difference is made of. One that has nothing beside it to be compared with, in its
-        stretch or, where rounds are told apart, in its round, says nothing."""
+        stretch or, where rounds are told apart, in its round, says nothing; another cell's is beside it only where the difference is made of
+        that cell too."""
+        if (source := self._source(a, b)) is not self:
+            return source.trials(a, b)
         one, other = self._index[a], self._index[b]
         fit = self._fit_of(one, other)
         if self.apart(a, b):
@@ -142,6 +143,14 @@ class Layout:
         residuals, sds = left_over(self._values[:, None])[:, 0], np.sqrt(self._fit.variances[self._cell])
         residuals[np.abs(residuals) < _ROUNDING * np.abs(self._values).max()] = 0.0
         return differ_by_cell(residuals, sds, self._cell, self._rounds, left_over)
+
+    def _source(self, a: int, b: int) -> Layout:
+        """What the difference of two cells is made of: this layout or, see `difference`, that of those two alone."""
+        if len(self._names) > 2 and (self.rounds_differ or self.spreads_differ(a, b)):
+            pairs = self._alone(a, b)
+            if self.rounds_differ or math.isfinite(pairs.difference(a, b).se):
+                return pairs
+        return self
 
     def _alone(self, a: int, b: int) -> Layout:
         """The layout of two of the cells."""

@@ -314,6 +314,17 @@ def test_a_trial_that_is_alone_in_its_round_does_not_count() -> None:
     assert Layout(values, [0, 0, 1, 1], [1, 2, 3, 4], range(4)).trials(0, 1) == (2, 2), "no round in common: rounds are left out"
 
 
+def test_trials_are_counted_in_what_the_difference_is_made_of() -> None:
+    """Six cells of which every second one is hit by the rounds: then two are compared by their common rounds alone, here by one, and the
+    others' trials in further rounds are beside none of theirs."""
+    draw, missing = np.random.default_rng(0), {(0, 3), (0, 4), (0, 5), (1, 0), (1, 1)}
+    effects = draw.normal(scale=0.05, size=6)
+    rows = [[None if (c, r) in missing else draw.normal(scale=0.003) + effects[r] * (c % 2) for r in range(6)] for c in range(6)]
+    layout = in_rounds(rows, known=dict.fromkeys((0, 1), Spread(0.003, 30)))
+    assert layout.rounds_differ and layout.difference(0, 1).se == pytest.approx(math.sqrt(2) * 0.003), "a pair with a known spread"
+    assert layout.trials(0, 1) == (1, 1) and layout.trials(2, 3) == (6, 6)
+
+
 def test_cells_of_two_hosts_are_not_compared() -> None:
     layout = on_hosts(["aaa", "bbb"], noise=random_rows(7, 2, 3, 0.0005), known=dict.fromkeys((0, 1), Spread(0.001, 20)))
     found = layout.difference(1, 0)
