@@ -166,7 +166,7 @@ def nights() -> dict[str, Path]:
 
 
 def cell_id(suite: str, workload: str, pool: str, parameters: Mapping[str, Any], defaults: Mapping[str, Any], **run: str) -> str:
-    """A cell's identity over the nights: a digest of the parameters that were chosen.
+    """A cell's identity over the nights: a digest of the parameters that are not at their default.
 
     `run`: its environment and commit by name, which count where they are not the plain ones.
 

@@ -28,7 +28,7 @@ class PastCell(Strict):
 
     @property
     def identity(self) -> str:
-        """16 hex digits of the work, by the parameters that were chosen.
+        """16 hex digits of the work, by the parameters that are not at their default.
 
         By the defaults of the code that asks, so it is kept nowhere: one by the defaults of another day might be that of other work.
         """

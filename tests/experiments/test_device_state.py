@@ -105,7 +105,7 @@ def test_a_record_after_the_clock_was_set_back_is_left_out() -> None:
     assert summarise_state([HEADER, *records], 0.0, 0.4).clock_min_mhz == 1800
 
 
-@pytest.mark.parametrize(("back_to", "set_back"), [(3.0, True), (0.5, True), (7.1, False)])
+@pytest.mark.parametrize(("back_to", "set_back"), [(3.0, True), (0.5, True), (7.0, False), (7.1, False)])
 def test_where_the_clock_was_set_back_in_the_window_nothing_is_judged(back_to: float, set_back: bool) -> None:
     """A window of 10 s, after 7 s of which the clock is set back: by the steps' times it lasted from 1.0 to `back_to` + 4 s, all of it
     covered by readings from before, and what disturbed its last seconds is not seen."""
@@ -229,6 +229,8 @@ def test_of_a_trial_that_is_held_to_some_cores_the_limit_is_of_these() -> None:
     assert summarise_state([header, *states(20, cpu=host(cores=4, others=0.75))], 0.0, 2.0).disturbed == text
     assert summarise_state([header, *states(20, cpu=host(cores=2, others=0.1))], 0.0, 2.0).disturbed is None
     assert summarise_state([header, *states(20, cpu=host(cores=2, others=0.11))], 0.0, 2.0).disturbed is not None
+    fewer = [*states(10, cpu=host(cores=4, others=0.1)), *states(20, cpu=host(cores=2, others=0.1))[10:]]
+    assert summarise_state([header, *fewer], 0.0, 2.0).disturbed is None, "of the fewest that it was held to"
 
 
 def test_who_used_the_cores_is_named_by_the_part_of_it_that_lies_in_the_window() -> None:

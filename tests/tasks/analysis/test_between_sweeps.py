@@ -68,3 +68,7 @@ def test_a_spread_of_logarithms_is_not_added_to_a_difference() -> None:
     assert spread_between(one, none, spreads) == spread_between(none, one, spreads) == ([], NOT_KNOWN)
     assert (one.known, none.known) == (CPU, None)
     assert ratio_of(one, none, paired=False) == Estimate(-2.0, -math.inf, math.inf, math.inf, 1, linear=True), "nor is that of trials"
+    repeats = [row(workers(0), repeat=n, summary={"energy_j_per_sample": joules}) for n, joules in enumerate((0.0, 1.0, 2.0), 1)]
+    [some] = make_cells(repeats, suite, known=lambda *_: CPU)
+    assert (some.on_own_scale, some.known) == (False, None)
+    assert ratio_of(one, some, paired=False).se == math.inf, "also where only the other side has trials that show their own spread"

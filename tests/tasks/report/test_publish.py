@@ -308,7 +308,7 @@ def test_only_a_page_of_this_command_is_replaced(tmp_path: Path) -> None:
     assert [path.name for path in foreign.iterdir()] == ["README.md"]
 
 
-@pytest.mark.parametrize("at", ["writing", "moved away"])
+@pytest.mark.parametrize("at", ["writing", "moved away", "replaced"])
 def test_what_a_killed_command_left_beside_the_page_is_cleared_and_the_page_is_still_there(tmp_path: Path, at: str) -> None:
     store, beside = whole(), tmp_path / "pages"
     page, other = beside / "page", beside / ".page.b.0123abcd.tmp"
@@ -317,6 +317,8 @@ def test_what_a_killed_command_left_beside_the_page_is_cleared_and_the_page_is_s
     before = (page / "manifest.json").read_bytes()
     if at == "moved away":
         page.rename(beside / ".page.0123abcd.old")
+    if at == "replaced":
+        (beside / ".page.0123abcd.old" / "earlier").mkdir(parents=True)
     (beside / ".page.0123abcd.tmp" / SWEEP_ID).mkdir(parents=True)
     clear_leftovers(page)
     assert {path.name for path in beside.iterdir()} == {"page", other.name}
