@@ -98,14 +98,15 @@ class Layout:
         """Whether no stretch has trials of both cells, not even by way of others: then stretch and cell cannot be told from each other."""
         return not self.one_stretch and not self._fit_of(self._index[a], self._index[b]).estimates(self._index[a], self._index[b])
 
-    def trials(self, a: int, b: int) -> tuple[int, int]:
-        """How many trials of each of two cells their difference is made of. One that has nothing beside it to be compared with, in its
-        stretch or, where rounds are told apart, in its round, says nothing; another cell's is beside it only where the difference is made of
-        that cell too."""
+    def trials(self, a: int, b: int, *, rounds: bool = True) -> tuple[int, int]:
+        """How many trials of each of two cells their difference is made of. One that has nothing beside it to be compared with says
+        nothing: in its stretch or, where rounds are told apart, in its round; `rounds` False: in its stretch. Another cell's trial is
+        beside it only where the difference is made of that cell too.
+        """
         if (source := self._source(a, b)) is not self:
-            return source.trials(a, b)
+            return source.trials(a, b, rounds=rounds)
         one, other = self._index[a], self._index[b]
-        fit = self._fit_of(one, other)
+        fit = self._fit_of(one, other) if rounds else self._without_rounds
         if self.apart(a, b):
             return 0, 0
         coefficients = fit.coefficients(one, other, self._cell)

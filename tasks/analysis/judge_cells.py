@@ -169,17 +169,18 @@ def _too_few(cell: Cell, baseline: Cell) -> str | None:
     if least < 2:
         return ONE_TRIAL
     if (least := _beside(cell, baseline)) < 2:
-        return ONE_IN_COMMON if cell.layout is not None and cell.layout.one_stretch else ONE_BESIDE
+        return ONE_IN_COMMON if _beside(cell, baseline, rounds=False) >= 2 else ONE_BESIDE
     if least == 2 and _spreads_differ(cell, baseline):
         return SPREADS_DIFFER
     return None
 
 
-def _beside(cell: Cell, baseline: Cell) -> int:
-    """How many trials the fewer have of the two that their comparison is made of; all they have where they share no layout."""
+def _beside(cell: Cell, baseline: Cell, *, rounds: bool = True) -> int:
+    """How many trials the fewer have of the two that their comparison is made of, see `Layout.trials`; all they have where they share no
+    layout."""
     if cell.layout is None or cell.layout is not baseline.layout:
         return min(len(cell.measured), len(baseline.measured))
-    return min(cell.layout.trials(cell.number, baseline.number))
+    return min(cell.layout.trials(cell.number, baseline.number, rounds=rounds))
 
 
 def _spreads_differ(cell: Cell, baseline: Cell) -> bool:

@@ -137,6 +137,16 @@ def test_a_sweep_of_which_not_all_could_be_published_is_gone_on_with(machine: Ma
     assert machine().exit_code == 0 and machine.ran == []
 
 
+def test_a_sweep_that_was_cut_for_want_of_time_is_not_taken_for_one_without_a_report(machine: Machine) -> None:
+    """Its flow ended well with what there was time for; the trials that were cut are in its plan again."""
+    machine.file.write_text(TWO.replace("only: {dataloader_workers: [0]}", "only: {dataloader_workers: [0]}, budget: 45s"))
+    first = machine()
+    assert (first.exit_code, machine.counts) == (0, [("smoke", 1), ("tune", 2)])
+    assert "not reported" not in machine("--plan").stdout
+    again = machine()
+    assert (again.exit_code, machine.ran) == (0, []) and "not all is reported" not in again.stderr
+
+
 def test_an_interrupted_sweep_is_gone_on_with_by_the_campaign_which_keeps_its_time(machine: Machine) -> None:
     machine("--sweep", "synthetic-tune", "--budget", "75s")
     assert machine.go_on == [f"sweep campaign {machine.file} --sweep synthetic-tune --budget 75s"]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from experiments.stats.verdict import Verdict
-from tasks.analysis.judge_cells import APART, ONE_BESIDE, judge_best
+from tasks.analysis.judge_cells import APART, ONE_BESIDE, ONE_IN_COMMON, judge_best
 from tasks.analysis.stretches import PAUSE_S, numbers_of, stretches
 from tasks.analysis.trial_row import TrialRow
 from tests.tasks.cell_support import by_name, made, row, workers
@@ -86,6 +86,8 @@ def test_a_cell_on_one_host_and_its_baseline_on_the_other_are_not_compared() -> 
 def test_one_pair_on_one_host_is_one_trial_however_many_ran_elsewhere() -> None:
     cells = made(spread_over_hosts(["aaaa", "abbb"]))
     assert (cells[1].verdict, cells[1].why_undecided) == (Verdict.UNDECIDED, ONE_BESIDE)
+    cells = made(spread_over_hosts(["aa-b", "-aa-"]))
+    assert (cells[1].verdict, cells[1].why_undecided) == (Verdict.UNDECIDED, ONE_IN_COMMON), "two of each on that host, in one common round"
 
 
 def test_a_sweep_that_went_on_a_day_later_on_its_host_is_two_sittings() -> None:
