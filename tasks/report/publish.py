@@ -100,6 +100,7 @@ def publish(stores: Sequence[SweepStore], folder: Path, missing: Sequence[Lack] 
     Raises PublishError, and writes nothing, if a sweep is not whole or the folder holds what `sweep publish` did not write; StoreError,
     ResultsError for a sweep that is not there; OSError.
     """
+    given, folder = folder, folder.resolve()  # `.` and `page/../page` lead nowhere once the page is moved away
     clear_leftovers(folder)
     problems = [problem for store in stores for problem in why_not_whole(store)]
     counts = Counter(store.sweep_id for store in stores)
@@ -116,7 +117,7 @@ def publish(stores: Sequence[SweepStore], folder: Path, missing: Sequence[Lack] 
         replace_page(folder, temporary)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    return folder / README
+    return given / README
 
 
 def begin_page(folder: Path) -> Path:

@@ -19,6 +19,7 @@ def republish(folder: Path, without: Collection[str] = ()) -> Path:
     Raises PublishError, and writes nothing, if a file of the page is not as it was written, or `without` names a sweep that is not on it
     or leaves none; ResultsError for a folder that is no page; DamagedFile, OSError.
     """
+    given, folder = folder, folder.resolve()  # `.` and `page/../page` lead nowhere once the page is moved away
     clear_leftovers(folder)
     if problems := check_published(folder):
         raise PublishError("nothing was written:\n" + "\n".join(f"- {problem}" for problem in problems))
@@ -35,7 +36,7 @@ def republish(folder: Path, without: Collection[str] = ()) -> Path:
         replace_page(folder, temporary)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    return folder / README
+    return given / README
 
 
 def sweeps_of(folder: Path) -> list[str]:

@@ -398,3 +398,16 @@ def test_the_command_writes_checks_and_refuses(tmp_path: Path) -> None:
     assert (page / "README.md").read_text() == "x", "the page that is there stays"
     for wrong in ([], ["last"], ["--to", "x"], ["last", "--check", "x"], ["last", "--to", "x", "--check", "x"], ["last", "--again", "x"]):
         assert CliRunner().invoke(app, ["publish", *wrong]).exit_code != 0
+
+
+@pytest.mark.parametrize("given", [".", "../page/../page", "../link"])
+def test_a_page_is_replaced_by_whatever_path_it_is_named(tmp_path: Path, given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page that is moved away must not be on the way to the new one; of a link the page is replaced that it leads to."""
+    store, page = whole(), tmp_path / "page"
+    publish([store], page)
+    (tmp_path / "link").symlink_to(page)
+    for again in (lambda: publish([store], Path(given)), lambda: republish(Path(given))):
+        monkeypatch.chdir(page)
+        assert again() == Path(given) / "README.md"
+        assert {path.name for path in tmp_path.iterdir() if "page" in path.name or "link" in path.name} == {"page", "link"}
+        assert check_published(page) == [] and (tmp_path / "link").is_symlink() and not page.is_symlink()
