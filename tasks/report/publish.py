@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import glob
 import re
-import secrets
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,8 +13,6 @@ from typing import Any
 
 from cluster.trial_layout import CERTIFICATES, HELD_TIME, JOURNAL, KNOWN_SPREAD, PLAN, STEPS
 from experiments.atomic_file import atomic_write
-from experiments.config.error_text import why_not_written
-from experiments.config.errors import UserError
 from experiments.json_file import sealed_text
 from experiments.spec.suite_files import title_of
 from experiments.step_record import FIELDS
@@ -39,6 +35,7 @@ from tasks.report.list_line import list_line
 from tasks.report.manifest import MANIFEST, check_published, files_below, listed_files, write_manifest
 from tasks.report.markdown import render_text
 from tasks.report.model import Report, kind_of, make_report
+from tasks.report.page_folder import PublishError, clear_leftovers, new_page
 from tasks.report.provenance import commits_text, ran_at, tree_text
 from tasks.report.section import Bullets, Section
 from tasks.report.sections.parameters import settings_text
@@ -54,10 +51,6 @@ PRIVATE = frozenset({"host"})  # of the environment; `host_id` stays
 VERSIONS = ("driver", "cuda", "torch", "torchao", "transformers", "ray", "python")  # of the environment, for the README
 _SHOWN = ("scaling", "loss_spikes")  # sections with a table: what several devices attain beside fewer, and what a suite on spikes asks
 _PICTURES = ("spikes", "throughput")  # figures by what is worth most: the first that a sweep has is shown
-
-
-class PublishError(UserError):
-    """Something cannot be published. The message names each file and what is wrong with it."""
 
 
 @dataclass(frozen=True)
@@ -109,37 +102,11 @@ def publish(stores: Sequence[SweepStore], folder: Path, missing: Sequence[Lack] 
     problems += check_published(folder) if beside else []
     if problems:
         raise PublishError("nothing was published:\n" + "\n".join(f"- {problem}" for problem in problems))
-    temporary = begin_page(folder)
-    try:
+    with new_page(folder) as temporary:
         published = [publish_again(folder / sweep_id, temporary / sweep_id) for sweep_id in beside]
         published += [_publish_sweep(store, temporary / store.sweep_id) for store in stores]
         write_page(published, missing, temporary)
-        replace_page(folder, temporary)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return given / README
-
-
-def begin_page(folder: Path) -> Path:
-    """A new folder beside `folder`, which `replace_page` puts in its place. Raises PublishError where none can be made there."""
-    temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        temporary.mkdir(parents=True)
-    except OSError as error:
-        why = why_not_written(folder, error)
-        raise PublishError(f"nothing was written: {folder} cannot be made ({why}); name a folder in one where you may write") from error
-    return temporary
-
-
-def clear_leftovers(folder: Path) -> None:
-    """Remove what a command that was killed left beside the page `folder`; a page that it had moved away comes back. Nobody may write
-    the page now. Raises OSError."""
-    for suffix in (".old", ".tmp"):
-        for path in folder.parent.glob(f".{glob.escape(folder.name)}.{'[0-9a-f]' * 8}{suffix}"):
-            if suffix == ".old" and not folder.exists():
-                path.rename(folder)
-            else:
-                shutil.rmtree(path)
 
 
 def _why_not_there(folder: Path) -> list[str]:
@@ -178,15 +145,6 @@ def _told_apart(sweep: PublishedSweep, alike: Sequence[PublishedSweep]) -> str:
     names = dict.fromkeys(name for one in alike for name in one.set_)
     differ = [name for name in names if len({one.set_.get(name) for one in alike}) > 1]
     return "; ".join([sweep.heading, *(f"{name} {sweep.set_[name]}" for name in differ if name in sweep.set_)])
-
-
-def replace_page(folder: Path, temporary: Path) -> None:
-    """Put the new page in the place of the old one, which stays until then."""
-    old = temporary.with_suffix(".old")
-    if folder.exists():
-        folder.rename(old)
-    temporary.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _publish_sweep(store: SweepStore, target: Path) -> PublishedSweep:

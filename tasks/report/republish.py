@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Collection
 from pathlib import Path
 
 from cluster.trial_layout import PLAN
 from tasks.report.lacks import README, lacks_of
 from tasks.report.manifest import check_published, listed_files
-from tasks.report.publish import PublishError, begin_page, clear_leftovers, publish_again, replace_page, write_page
+from tasks.report.page_folder import PublishError, clear_leftovers, new_page
+from tasks.report.publish import publish_again, write_page
 
 
 def republish(folder: Path, without: Collection[str] = ()) -> Path:
@@ -29,13 +29,9 @@ def republish(folder: Path, without: Collection[str] = ()) -> Path:
     stays = [name for name in names if name not in without]
     if not stays:
         raise PublishError(f"{folder}: no sweep would be left; remove the folder instead")
-    temporary = begin_page(folder)
-    try:
+    with new_page(folder) as temporary:
         published = [publish_again(folder / name, temporary / name) for name in stays]
         write_page(published, [lack for lack in lacks_of(folder) if lack.sweep_id not in without], temporary)
-        replace_page(folder, temporary)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return given / README
 
 

@@ -13,7 +13,8 @@ from tasks.campaign.pages import WrittenPage, publish_pages
 from tasks.campaign.store import CampaignState
 from tasks.report.lacks import Lack, lacks_of
 from tasks.report.manifest import check_published
-from tasks.report.publish import PublishError, publish
+from tasks.report.page_folder import PublishError
+from tasks.report.publish import publish
 from tasks.report.republish import sweeps_of
 from tasks.sweep.store import Request
 from tests.tasks.fake_sweep import Fake, whole_sweep

@@ -22,7 +22,8 @@ from tasks.documents.published import pages_in
 from tasks.report.comparison_table import TextTable
 from tasks.report.manifest import check_published
 from tasks.report.model import make_report
-from tasks.report.publish import PublishError, clear_leftovers, publish
+from tasks.report.page_folder import PublishError, clear_leftovers, new_page
+from tasks.report.publish import publish
 from tasks.report.republish import republish
 from tasks.sweep.store import AaSettings, SweepStore
 from tests.tasks.aa_support import SETTINGS
@@ -327,6 +328,18 @@ def test_what_a_killed_command_left_beside_the_page_is_cleared_and_the_page_is_s
         (beside / ".page.0123abcd.tmp").mkdir()
         again()
         assert {path.name for path in beside.iterdir()} == {"page", other.name} and check_published(page) == []
+
+
+def test_a_page_that_another_command_writes_is_left_to_it(tmp_path: Path) -> None:
+    store, page = whole(), tmp_path / "page"
+    publish([store], page)
+    for again in (lambda: publish([store], page), lambda: republish(page)):
+        with pytest.raises(RuntimeError, match="stops"), new_page(page) as temporary:
+            with pytest.raises(PublishError, match=f"nothing was written: another command writes {page} now; wait until it has ended"):
+                again()
+            assert temporary.is_dir() and check_published(page) == []
+            raise RuntimeError("stops")
+        assert [path.name for path in tmp_path.iterdir() if "page" in path.name] == ["page"] and check_published(page) == []
 
 
 @pytest.mark.parametrize("how", ["changed", "missing", "added", "figure"])

@@ -14,7 +14,8 @@ from cluster.journal.journal import JournalWriter
 from experiments.config.paths import runs_root
 from experiments.json_file import seal_of
 from tasks.analysis.results import load_sweep, write_steps
-from tasks.report.publish import PublishError, publish
+from tasks.report.page_folder import PublishError
+from tasks.report.publish import publish
 from tasks.report.whole_sweep import why_not_whole
 from tasks.sweep.store import SweepStore
 from tests.tasks.fake_sweep import SWEEP_ID, TREE, make_sweep, trial_dirs

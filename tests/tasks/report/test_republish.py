@@ -16,7 +16,8 @@ from flows.cli.commands import app
 from tasks.analysis.results import ResultsError
 from tasks.report.lacks import LACKS, Lack, lacks_of
 from tasks.report.manifest import MANIFEST, check_published, files_below
-from tasks.report.publish import PublishError, begin_page, publish, publish_again, replace_page, write_page
+from tasks.report.page_folder import PublishError, new_page
+from tasks.report.publish import publish, publish_again, write_page
 from tasks.report.republish import republish
 from tests.tasks.fake_sweep import Fake, whole_sweep
 
@@ -81,9 +82,8 @@ def test_texts_are_written_anew_and_what_was_measured_stays(page: Path) -> None:
 def test_a_sweep_that_a_later_one_replaced_leaves_the_page_with_what_it_lacked(page: Path, tmp_path: Path) -> None:
     kept = Lack(called="c", sweep_id=SECOND, what="fewer trials than planned")
     lacking = [Lack(called="b", sweep_id=FIRST, what="fewer trials than planned"), kept]
-    temporary = begin_page(page)
-    write_page([publish_again(page / name, temporary / name) for name in (FIRST, SECOND)], lacking, temporary)
-    replace_page(page, temporary)
+    with new_page(page) as temporary:
+        write_page([publish_again(page / name, temporary / name) for name in (FIRST, SECOND)], lacking, temporary)
     before = contents(page)
     done = CliRunner().invoke(app, ["publish", "--again", str(page), "--without", FIRST])
     assert done.exit_code == 0 and check_published(page) == [] and lacks_of(page) == [kept]
