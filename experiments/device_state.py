@@ -45,9 +45,8 @@ COVERED_FROM = 0.9  # part of the window that readings must cover: what the samp
 NOT_SAMPLED = "nothing was sampled"
 SHORT_WINDOW = f"the window was under {JUDGED_FROM_S:g} s"
 NOT_COVERED = f"the sampler covered less than {100 * COVERED_FROM:g} % of the window"
-SET_BACK = (
-    "the host's clock was set back in the window"  # so that readings of two times are at the same `t`, and its end is not where it was
-)
+# So that readings of two times are at the same `t`, and the window's end is not where it was
+SET_BACK = "the host's clock was set back in the window"
 NO_CPU_TIME = f"the CPU time of other processes was known for less than {JUDGED_FROM_S:g} s"
 
 

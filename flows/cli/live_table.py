@@ -23,9 +23,8 @@ _COLOUR = {Outcome.OK: "green", Outcome.DOES_NOT_FIT: "yellow", Outcome.UNSUPPOR
 _PLAIN_S = 2.0
 _RATE = metric_of("throughput").unit
 _BAR = 8  # characters
-_WHY = (
-    ": "  # after a state, before its reason or what is known so far, which stands below the table: its column would take the others' room
-)
+# After a state, before its reason or what is known so far, which stands below the table: its column would take the others' room
+_WHY = ": "
 
 
 @contextmanager

@@ -123,8 +123,7 @@ def run_once(tree: Path, trial: Trial, out: Path, metric: str, ending: Ending = 
     """One trial of the code in `tree`, in a process of its own with its own session. None of its processes is left afterwards.
 
     What interrupts it ends the trial first: SIGTERM, some seconds, then SIGKILL. Where this process is killed the kernel kills the trial's.
-    Raises BisectError if the trial did not end ok, with its
-    reason and where its log is, and CommitError for code that is too old for it.
+    Raises BisectError if the trial did not end ok, with its reason and where its log is, and CommitError for code that is too old for it.
     """
     out.mkdir(parents=True)
     atomic_write(out / TRIAL, told(trial, tree))

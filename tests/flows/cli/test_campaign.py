@@ -115,38 +115,6 @@ def test_sweeps_run_in_the_files_order_and_the_same_command_finds_nothing_left(m
     assert CampaignStore("two").load() == state
 
 
-def test_a_sweep_that_was_killed_before_its_report_gets_it_from_the_same_command(machine: Machine) -> None:
-    """All its trials had ended, so that the command once went on to the next sweep, and ended with status 0."""
-    machine.kill_before_report = True
-    machine.killed()
-    machine.kill_before_report = False
-    assert "all is measured, not reported" in machine("--plan").stdout and machine.ran == []
-    done = machine()
-    assert (done.exit_code, [len(ran) for ran in machine.ran], machine.more) == (0, [0, 4], [False, False])
-    assert "all that fits in the sweeps' budgets is measured" in done.stderr
-    assert machine().exit_code == 0 and machine.ran == []
-
-
-def test_a_sweep_of_which_not_all_could_be_published_is_gone_on_with(machine: Machine) -> None:
-    machine.unpublished = True
-    done = machine()
-    said = "not all is reported and in MLflow (synthetic-smoke, synthetic-tune); go on with it: sweep campaign"
-    assert said in done.stderr and "not all is measured" not in done.stderr
-    machine.unpublished = False
-    assert machine().exit_code == 0 and [len(ran) for ran in machine.ran] == [0, 0]
-    assert machine().exit_code == 0 and machine.ran == []
-
-
-def test_a_sweep_that_was_cut_for_want_of_time_is_not_taken_for_one_without_a_report(machine: Machine) -> None:
-    """Its flow ended well with what there was time for; the trials that were cut are in its plan again."""
-    machine.file.write_text(TWO.replace("only: {dataloader_workers: [0]}", "only: {dataloader_workers: [0]}, budget: 45s"))
-    first = machine()
-    assert (first.exit_code, machine.counts) == (0, [("smoke", 1), ("tune", 2)])
-    assert "not reported" not in machine("--plan").stdout
-    again = machine()
-    assert (again.exit_code, machine.ran) == (0, []) and "not all is reported" not in again.stderr
-
-
 def test_an_interrupted_sweep_is_gone_on_with_by_the_campaign_which_keeps_its_time(machine: Machine) -> None:
     machine("--sweep", "synthetic-tune", "--budget", "75s")
     assert machine.go_on == [f"sweep campaign {machine.file} --sweep synthetic-tune --budget 75s"]
@@ -176,35 +144,6 @@ def test_what_the_time_does_not_hold_waits_for_the_next_run(machine: Machine) ->
         assert (done.exit_code, machine.counts) == (0, counts)
         assert ("not all is measured (synthetic-tune)" in done.stderr) is (("smoke", 1) in counts)
     short = machine("--budget", "29s", "--state", "other")  # 19 s, for trials that are known to take 20
-    assert (short.exit_code, machine.ran) == (1, [])
-    assert "--budget: 19s is too short for any trial that is left" in short.output
-
-
-def test_a_report_that_a_killed_sweep_lacks_needs_no_time_for_a_trial(machine: Machine) -> None:
-    machine()
-    machine.kill_before_report = True
-    with pytest.raises(Killed):
-        machine("--state", "other")
-    machine.kill_before_report = False
-    done = machine("--budget", "29s", "--state", "other")  # 19 s, for trials that are known to take 20
-    assert (done.exit_code, machine.ran) == (0, [[]])
-    assert "not all is measured (synthetic-tune); go on" in done.stderr
-
-
-@pytest.mark.parametrize("before", ["all was reported", "nothing was measured"])
-def test_a_sweep_that_lacks_trials_alone_waits_for_time(machine: Machine, monkeypatch: pytest.MonkeyPatch, before: str) -> None:
-    def dies(*_: Any, **asked: Any) -> int:
-        raise Killed
-
-    machine()
-    if before == "all was reported":
-        assert "not all is measured (synthetic-tune); go on" in machine("--budget", "75s", "--state", "other").stderr
-        assert machine.counts == [("smoke", 1), ("tune", 2)]
-    else:
-        with monkeypatch.context() as patched, pytest.raises(Killed):
-            patched.setattr(run_campaign, "run_sweep", dies)
-            machine("--state", "other")
-    short = machine("--budget", "29s", "--state", "other")
     assert (short.exit_code, machine.ran) == (1, [])
     assert "--budget: 19s is too short for any trial that is left" in short.output
 
@@ -382,63 +321,6 @@ def test_a_rehearsal_has_a_state_of_its_own_and_measures_what_it_is_told(machine
     assert {SweepStore(sweep_id).load_plan().command for sweep_id in sweeps.values()} == {
         f"sweep campaign {machine.file} --set steps=50 --set batch_size=16 --sweep synthetic-{profile}" for profile in ("smoke", "tune")
     }, "as it was given: without the settings it is another sweep"
-
-
-def test_an_entry_that_asks_for_something_else_gets_a_new_sweep_and_the_old_one_is_kept(machine: Machine) -> None:
-    machine()
-    before = CampaignStore("two").load().sweeps
-    machine.file.write_text(TWO.replace("dataloader_workers: [0]", "dataloader_workers: [1]"))
-    assert machine().exit_code == 0 and machine.counts == [("tune", 4)]
-    state = CampaignStore("two").load()
-    assert state.earlier == [before["synthetic-tune"]] and state.sweeps["synthetic-smoke"] == before["synthetic-smoke"]
-
-
-def test_an_entry_whose_choices_are_written_in_another_order_has_the_sweep_that_it_had(machine: Machine) -> None:
-    machine.file.write_text(TWO.replace("dataloader_workers: [0]", "dataloader_workers: [0, 1]"))
-    machine()
-    before = CampaignStore("two").load()
-    machine.file.write_text(TWO.replace("dataloader_workers: [0]", "dataloader_workers: [1, 0]"))
-    assert machine().exit_code == 0 and machine.ran == [], "the cells are the same"
-    assert CampaignStore("two").load() == before
-    machine.file.write_text(TWO.replace("rounds: {most: 1}, only", "rounds: {most: 2}, only").replace("workers: [0]", "workers: [0, 1]"))
-    assert machine().exit_code == 0 and machine.counts == [("tune", 8)], "in rounds it is another sweep"
-    assert CampaignStore("two").load().earlier == [before.sweeps["synthetic-tune"]]
-
-
-def test_an_entry_that_is_changed_back_has_the_sweep_that_it_had(machine: Machine) -> None:
-    machine()
-    first = CampaignStore("two").load()
-    machine.file.write_text(TWO.replace("dataloader_workers: [0]", "dataloader_workers: [1]"))
-    machine()
-    second = CampaignStore("two").load()
-    machine.file.write_text(TWO)
-    assert machine().exit_code == 0 and machine.ran == [], "all of it was measured"
-    state = CampaignStore("two").load()
-    assert state.sweeps == first.sweeps, "--publish looks there"
-    assert state.earlier == [second.sweeps["synthetic-tune"]] != [first.sweeps["synthetic-tune"]]
-
-
-def test_an_entry_that_is_changed_back_goes_on_with_what_was_begun(machine: Machine) -> None:
-    machine("--budget", "70s")
-    assert machine.counts == [("smoke", 1), ("tune", 2)]
-    begun = CampaignStore("two").load().sweeps["synthetic-tune"]
-    machine.file.write_text(TWO.replace("dataloader_workers: [0]", "dataloader_workers: [1]"))
-    machine()
-    machine.file.write_text(TWO)
-    machine()
-    assert machine.counts == [("tune", 2)] and machine.ran[0][0].sweep_id == begun
-
-
-def test_a_renamed_entry_has_the_sweep_that_it_had_and_damage_elsewhere_does_not_keep_it(machine: Machine) -> None:
-    machine()
-    first = CampaignStore("two").load().sweeps
-    machine.file.write_text(TWO.replace("dataloader_workers: [0]", "dataloader_workers: [1]"))
-    machine()
-    (SweepStore(CampaignStore("two").load().sweeps["synthetic-tune"]).dir / "plan.json").write_text("{}")
-    machine.file.write_text(TWO.replace("{suite: synthetic, profile: tune", "{name: other, suite: synthetic, profile: tune"))
-    done = machine()
-    assert done.exit_code == 0 and machine.ran == [], done.output
-    assert CampaignStore("two").load().sweeps["other"] == first["synthetic-tune"]
 
 
 def test_a_budget_in_which_no_trial_fits_is_refused_before_anything_starts(machine: Machine) -> None:

@@ -22,7 +22,7 @@ from tasks.documents.published import pages_in
 from tasks.report.comparison_table import TextTable
 from tasks.report.manifest import check_published
 from tasks.report.model import make_report
-from tasks.report.page_folder import PublishError, clear_leftovers, new_page
+from tasks.report.page_folder import PublishError
 from tasks.report.publish import publish
 from tasks.report.republish import republish
 from tasks.sweep.store import AaSettings, SweepStore
@@ -307,39 +307,6 @@ def test_only_a_page_of_this_command_is_replaced(tmp_path: Path) -> None:
     with pytest.raises(PublishError, match="foreign holds what `sweep publish` did not write"):
         publish([store], foreign)
     assert [path.name for path in foreign.iterdir()] == ["README.md"]
-
-
-@pytest.mark.parametrize("at", ["writing", "moved away", "replaced"])
-def test_what_a_killed_command_left_beside_the_page_is_cleared_and_the_page_is_still_there(tmp_path: Path, at: str) -> None:
-    store, beside = whole(), tmp_path / "pages"
-    page, other = beside / "page", beside / ".page.b.0123abcd.tmp"
-    publish([store], page)
-    other.mkdir()  # another page's
-    before = (page / "manifest.json").read_bytes()
-    if at == "moved away":
-        page.rename(beside / ".page.0123abcd.old")
-    if at == "replaced":
-        (beside / ".page.0123abcd.old" / "earlier").mkdir(parents=True)
-    (beside / ".page.0123abcd.tmp" / SWEEP_ID).mkdir(parents=True)
-    clear_leftovers(page)
-    assert {path.name for path in beside.iterdir()} == {"page", other.name}
-    assert (page / "manifest.json").read_bytes() == before
-    for again in (lambda: publish([store], page), lambda: republish(page)):
-        (beside / ".page.0123abcd.tmp").mkdir()
-        again()
-        assert {path.name for path in beside.iterdir()} == {"page", other.name} and check_published(page) == []
-
-
-def test_a_page_that_another_command_writes_is_left_to_it(tmp_path: Path) -> None:
-    store, page = whole(), tmp_path / "page"
-    publish([store], page)
-    for again in (lambda: publish([store], page), lambda: republish(page)):
-        with pytest.raises(RuntimeError, match="stops"), new_page(page) as temporary:
-            with pytest.raises(PublishError, match=f"nothing was written: another command writes {page} now; wait until it has ended"):
-                again()
-            assert temporary.is_dir() and check_published(page) == []
-            raise RuntimeError("stops")
-        assert [path.name for path in tmp_path.iterdir() if "page" in path.name] == ["page"] and check_published(page) == []
 
 
 @pytest.mark.parametrize("how", ["changed", "missing", "added", "figure"])
