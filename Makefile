@@ -74,6 +74,7 @@ bench: $(STAMP) ## run benchmarks/*.py and print what they measured
 
 bench-nightly: $(STAMP) ## false alarms and detection of nightly verdicts beside other rules, simulated: some minutes
 	@$(BIN)/python -m benchmarks.bench_nightly --markdown
+	@$(BIN)/python -m benchmarks.bench_creep --markdown
 
 bench-coverage: $(STAMP) ## how often intervals and verdicts are wrong, simulated: some minutes
 	@$(BIN)/python -m benchmarks.bench_coverage --markdown

@@ -202,16 +202,19 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=200, help="for each noise and effect")
     parser.add_argument("--noises", nargs="*", default=list(FAMILIES), help="some of the noises")
     parser.add_argument("--ours", action="store_true", help="without the other rules")
+    parser.add_argument("--creep", action="store_true", help="of creep alone")
     parser.add_argument("--markdown", action="store_true", help="the tables of docs/nights.md instead of JSON lines")
     options = parser.parse_args()
     families = {name: FAMILIES[name] for name in options.noises if name != "recorded" or RECORDING.exists()}
     began = time.time()
-    ours = [measure_ours(noise, family, options.runs) for noise, family in families.items()]
-    beside = [measure_ours(noise, family, options.runs, share) for share in DISTURBED for noise, family in families.items()]
+    judged = {} if options.creep else families
+    ours = [measure_ours(noise, family, options.runs) for noise, family in judged.items()]
+    beside = [measure_ours(noise, family, options.runs, share) for share in DISTURBED for noise, family in judged.items()]
     creeps = [measure_creep(noise, family, options.runs) for noise, family in families.items()]
-    others = [] if options.ours else _others(families, ours, options.runs)
+    others = [] if options.ours else _others(judged, ours, options.runs)
     if options.markdown:
-        print(_markdown(list(families), ours, beside, others, creeps))
+        tables = _markdown(list(judged), ours, beside, others) if judged else []
+        print("\n\n".join([*tables, _creep_table(creeps)]))
     for each in [] if options.markdown else [*ours, *beside, *others, *creeps]:
         print(json.dumps(asdict(each)))
     print(f"{options.runs} runs, {time.time() - began:.0f} s", file=sys.stderr)
@@ -223,7 +226,7 @@ def _others(families: Mapping[str, Family], ours: list[Ours], runs: int) -> list
     return found + [measure_other(rule, noise, family, runs, taken[noise]) for noise, family in families.items() for rule in RULES]
 
 
-def _markdown(noises: list[str], ours: list[Ours], disturbed_: list[Ours], others: list[Other], creeps: list[Creeps]) -> str:
+def _markdown(noises: list[str], ours: list[Ours], disturbed_: list[Ours], others: list[Other]) -> list[str]:
     at = {each.noise: each for each in ours}
     first = grid(
         [
@@ -239,20 +242,23 @@ def _markdown(noises: list[str], ours: list[Ours], disturbed_: list[Ours], other
         noises,
         lambda noise: _row(at[noise]),
     )
+    return [first, _disturbed_table(noises, disturbed_), *([_rules(noises, others)] if others else [])]
+
+
+def _creep_table(creeps: list[Creeps]) -> str:
     crept = {each.noise: each for each in creeps}
-    crept_table = grid(
+    return grid(
         [
             "creep of 0.3 %: found in pairs / shown by the trend",
             *(f"{length} nights" for length in LENGTHS),
             "no creep: suspected, found, shown",
         ],
-        noises,
+        list(crept),
         lambda noise: [
             *(f"{percent(crept[noise].found[length])} / {percent(crept[noise].shown[length])}" for length in LENGTHS),
             ", ".join(percent(value) for value in crept[noise].none.values()),
         ],
     )
-    return "\n\n".join([first, _disturbed_table(noises, disturbed_), *([_rules(noises, others)] if others else []), crept_table])
 
 
 def _rules(noises: list[str], others: list[Other]) -> str:

@@ -2,6 +2,11 @@
 
 A trend over the segment's nights says which cells are suspected. Where code may be the cause, pairs of tonight's commit against the first
 good one of the segment decide (`judge_pairs`); where it cannot, the trend itself does, with the power that `Trend.detectable` states.
+
+Nights that follow each other wander, which looks like a trend, and a segment is too short to show how much they do. So the trend averages
+over how much neighbouring nights share (AR(1)), each value weighted by how well it explains the nights (Bayesian model averaging, Hoeting
+et al. 1999, Statistical Science 14(4)). An estimate of it put in instead is too low where it matters, and told creep of nights that share
+0.8 five times as often as promised. Weights are set by simulation: benchmarks/bench_creep.py says how often a creep is told falsely.
 """
 
 from __future__ import annotations
@@ -15,68 +20,100 @@ from scipy import special
 from experiments.regression.decision import ALPHA
 from experiments.regression.effect import RESOLUTION, relative_to_canary
 from experiments.regression.screen import SHARE
+from experiments.stats.noise_models import Mixture
 
 Array = NDArray[np.float64]
 
 LEAST_NIGHTS = 10  # a line through fewer says little
 EVERY = 5  # nights between two sets of pairs against the same first commit
 _SUSPICION = 0.05  # one-sided level; pairs confirm it
-_PERSISTENCE = 0.9  # most that neighbouring nights are taken to share
+_SHARED = np.array([0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 0.98])  # correlation of neighbouring nights
+_INDEPENDENT = 0.6  # prior weight of the first; the others have the rest in equal parts
+_PRIOR = np.array([_INDEPENDENT, *[(1 - _INDEPENDENT) / (len(_SHARED) - 1)] * (len(_SHARED) - 1)])
+_LEAST_SQUARES = 1e-24  # of a line without noise, whose likelihood would be infinite
 
 
 @dataclass(frozen=True)
 class Trend:
-    """What a line through a segment's nights says a cell changed from its first night to tonight, as a logarithm; below 0 is worse.
+    """What lines through a segment's nights say a cell changed from its first night to tonight, as logarithms; below 0 is worse.
 
-    `se`: its standard error, with what neighbouring nights share (AR(1)) allowed for; `df`. All of shape (...); NaN with fewer nights than
-    LEAST_NIGHTS.
+    A line for each model of what neighbouring nights share: `weight`, `changes`, `errors` (standard errors), of shape (..., models), and
+    degrees of freedom `df` (...). NaN with fewer nights than LEAST_NIGHTS.
     """
 
-    change: Array
-    se: Array
+    weight: Array
+    changes: Array
+    errors: Array
     df: Array
+
+    @property
+    def change(self) -> Array:
+        """The mean of the lines, by their weight."""
+        return np.asarray((self.weight * self.changes).sum(-1))
 
     def suspected(self, minimum: ArrayLike) -> NDArray[np.bool_]:
         """Where the cell looks worse by SHARE of what matters, at a one-sided level of 5 %: worth pairs against the first good commit."""
         with np.errstate(invalid="ignore"):
-            return np.asarray((self.change <= -SHARE * np.log1p(minimum)) & (special.stdtr(self.df, self.change / self.se) < _SUSPICION))
+            return np.asarray((self.change <= -SHARE * np.log1p(minimum)) & (self._tail() < _SUSPICION))
 
     def shown(self, minimum: ArrayLike, alpha: float = ALPHA) -> NDArray[np.bool_]:
         """Where the trend alone shows it: worse by all that matters (`minimum`), at a two-sided level of `alpha`."""
         with np.errstate(invalid="ignore"):
-            return np.asarray((self.change <= -np.log1p(minimum)) & (2 * special.stdtr(self.df, self.change / self.se) < alpha))
+            return np.asarray((self.change <= -np.log1p(minimum)) & (2 * self._tail() < alpha))
 
-    def detectable(self, minimum: ArrayLike, alpha: float = ALPHA, power: float = 0.95) -> Array:
-        """The smallest loss over the segment, as a positive logarithm, that `shown` finds with probability `power`."""
-        reach = special.stdtrit(self.df, power) * self.se
-        return np.asarray(np.maximum(special.stdtrit(self.df, 1 - alpha / 2) * self.se, np.log1p(minimum)) + reach)
+    def detectable(self, minimum: float, alpha: float = ALPHA, power: float = 0.95) -> Array:
+        """The smallest loss over the segment, as a positive logarithm, that `shown` finds with probability `power`; NaN where unknown."""
+        smallest = np.full(self.df.shape, np.nan)
+        for place in np.ndindex(self.df.shape):
+            if np.isfinite(self.errors[place]).all():
+                error = Mixture(self.weight[place], self.errors[place], float(self.df[place]))
+                smallest[place] = max(error.half_width(1 - alpha), np.log1p(minimum)) + error.half_width(2 * power - 1)
+        return smallest
+
+    def _tail(self) -> Array:
+        """One-sided p-value (...) of no change, against a loss."""
+        return np.asarray((self.weight * special.stdtr(self.df[..., None], self.changes / self.errors)).sum(-1))
 
 
 def trend(nights: ArrayLike, canary: ArrayLike | None = None) -> Trend:
-    """The line (least squares) through the values of a segment's nights (..., n), oldest first, tonight last, more is better; NaN: missing.
+    """The trend of the values of a segment's nights (..., n), oldest first, tonight last, more is better; NaN: missing.
 
-    With a canary of the same shape, what both share is subtracted first, as in `night_effect`. The variance of the line's rise is inflated
-    by (1 + r) / (1 - r) for the lag-1 correlation r of what is left (Bartlett 1935, JRSS 98(3)).
+    With a canary of the same shape, what both share is subtracted first, as in `night_effect`.
     """
     y = np.asarray(nights, dtype=float)
     if canary is not None:
         y = relative_to_canary(y, np.asarray(canary, dtype=float))
-    there = np.isfinite(y)
-    n = there.sum(-1)
-    time = np.broadcast_to(np.arange(y.shape[-1], dtype=float), y.shape)
-    with np.errstate(all="ignore"):
-        centred = np.where(there, time - (time * there).sum(-1, keepdims=True) / n[..., None], 0.0)
-        values = np.where(there, y - np.nansum(y, axis=-1, keepdims=True) / n[..., None], 0.0)
-        spread = (centred**2).sum(-1)
-        slope = (centred * values).sum(-1) / spread
-        rest = np.where(there, values - slope[..., None] * centred, 0.0)
-        both = there[..., 1:] & there[..., :-1]
-        shared = (rest[..., 1:] * rest[..., :-1] * both).sum(-1) / (rest**2).sum(-1)
-        r = np.clip(
-            (shared + 2 / n) / (1 - 4 / n), 0, _PERSISTENCE
-        )  # less its bias after a fitted line (Shaman & Stine 1988, JASA 83(403))
-        se = np.sqrt((rest**2).sum(-1) / (n - 2) / spread * (1 + r) / (1 - r))
-    length = float(y.shape[-1] - 1)
-    enough = n >= LEAST_NIGHTS
-    change = np.where(enough, slope * length, np.nan)
-    return Trend(change, np.where(enough, np.fmax(se * length, RESOLUTION), np.nan), np.maximum(n - 2, 1).astype(float))
+    cases = y.reshape(-1, y.shape[-1])
+    found = np.full((3, len(cases), len(_SHARED)), np.nan)
+    there = np.isfinite(cases)
+    patterns, of = np.unique(there, axis=0, return_inverse=True)
+    for number, pattern in enumerate(patterns):
+        if pattern.sum() >= LEAST_NIGHTS:
+            rows = of.ravel() == number
+            found[:, rows] = _lines(np.flatnonzero(pattern), cases[rows][:, pattern])
+    length = y.shape[-1] - 1
+    weight, slopes, errors = found.reshape(3, *y.shape[:-1], len(_SHARED))
+    df = np.maximum(there.sum(-1) - 2, 1).astype(float).reshape(y.shape[:-1])
+    return Trend(weight, slopes * length, np.fmax(errors * length, np.where(np.isfinite(errors), RESOLUTION, np.nan)), df)
+
+
+def _lines(nights: NDArray[np.intp], values: Array) -> Array:
+    """Weight, slope and standard error, (3, cases, models), of lines by generalised least squares through `values` (cases, nights).
+
+    Weights are prior times restricted likelihood (Harville 1974, Biometrika 61(2)), with the scale of the noise integrated out: what
+    nights share is not taken for less because a line was fitted.
+    """
+    design = np.stack([np.ones(nights.size), nights - nights.mean()], axis=1)
+    shared = _SHARED[:, None, None] ** np.abs(np.subtract.outer(nights, nights))  # (models, nights, nights)
+    precision = np.linalg.inv(shared)
+    information = design.T @ precision @ design
+    covariance = np.linalg.inv(information)
+    lines = covariance @ design.T @ precision @ values.T  # (models, 2, cases)
+    rest = values.T - design @ lines
+    squares = np.maximum((rest * (precision @ rest)).sum(1), _LEAST_SQUARES)
+    df = nights.size - 2
+    fit = np.log(_PRIOR) - (np.linalg.slogdet(shared)[1] + np.linalg.slogdet(information)[1]) / 2
+    log_weight = fit[:, None] - df / 2 * np.log(squares)
+    weight = np.exp(log_weight - log_weight.max(0))
+    errors = np.sqrt(squares / df * covariance[:, 1, 1, None])
+    return np.stack([(weight / weight.sum(0)).T, lines[:, 1].T, errors.T])
