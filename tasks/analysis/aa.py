@@ -22,7 +22,9 @@ from tasks.analysis.stretches import stretches
 from tasks.analysis.trial_row import TrialRow
 from tasks.sweep.aa_arms import ARM, ARMS
 
-STATISTICS_VERSION = 1  # raise it whenever the same pairs may get another interval or verdict: certificates of another version do not count
+# Raise it whenever the same trials may give other pairs that count, another interval or another verdict: certificates of another version do
+# not count. A test of this name holds both. 2: pairs count by what their samples show, and a trial's cores are those that it is held to.
+STATISTICS_VERSION = 2
 GROUPS = (2, 3, 5)  # pairs that make a small sweep of two cells with so many repeats
 DISTURBED, NOT_JUDGED, ELSEWHERE = "disturbed", "not judged", "not on one host with one code"
 APART_S = 60.0  # between the trials of a pair: a longer gap, and longer than its longer trial, says that something interrupted them

