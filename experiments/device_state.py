@@ -38,6 +38,8 @@ DISTURBING_CAPS = {THERMAL: "thermal slowdown", HARDWARE: "hardware slowdown", B
 SLOWDOWN_LIMIT = 0.01  # of the samples: more than a single one in the ten seconds that a window should have
 MAX_GAP_S = 0.5  # a reading stands for the time since the one before, up to this: five samples at 10 Hz; the rest counts as not covered
 JUDGED_FROM_S = 1.0  # CPU time is counted in ticks of 10 ms for each core and process: over less than this the error may exceed a limit
+# What a reading of power is the mean of: on most GPUs since Ampere the second before it (NVML, nvmlDeviceGetPowerUsage)
+POWER_MEAN_S = 1.0
 NAMED = 3  # processes that a disturbed trial's note names
 COVERED_FROM = 0.9  # part of the window that readings must cover: what the sampler missed may hide other work
 
@@ -78,7 +80,8 @@ class DeviceState:
     samples: state records that stand for a part of the window. coverage: part of the window that they stand for, 0 to 1. gaps: intervals
     of more than MAX_GAP_S between two of them.
     clock_mean_mhz, clock_min_mhz: SM clock on CUDA, SoC clock on Gaudi; on a CPU the clock of its busy cores. memory_clock_mhz: mean.
-    power_w: mean draw. temperature_c: highest. All means are over time, of the device with the lowest clock, or the highest draw.
+    power_w: mean draw, of readings that hold nothing of before or after the window: None where that is under POWER_MEAN_S.
+    temperature_c: highest. All means are over time, of the device with the lowest clock, or the highest draw.
     caps: what capped the clock, with its share of the time, of several devices the largest; the most frequent first. capped_share: share
     with any of them.
     cpu_others_share, steal_share: shares of the time of all cores, or those that the trial is held to, that processes other than its own
@@ -166,7 +169,7 @@ def summarise_state(records: Iterable[Record], begin: float, end: float) -> Devi
     if not spans:
         return DeviceState(not_judged=NOT_COVERED)
     coverage = min(1.0, math.fsum(span.read_s for span in spans) / (end - begin))
-    host, devices = _host(spans), _devices(spans)
+    host, devices = _host(spans), _devices(spans, begin, end)
     limits = host_limits(kind, _held_cores(spans) or header.get("cores"))
     if kind == "cpu":
         devices = _cores(spans, host["throttled_share"])
@@ -233,13 +236,15 @@ def _cores(spans: Sequence[_Span], throttled: float | None) -> dict[str, Any]:
     }
 
 
-def _devices(spans: Sequence[_Span]) -> dict[str, Any]:
+def _devices(spans: Sequence[_Span], begin: float, end: float) -> dict[str, Any]:
     """What DeviceState says of accelerators: each alone, then the worst."""
     by_index: dict[int, list[tuple[Record, float]]] = {}
     for span in spans:
+        power_is_its = begin + POWER_MEAN_S <= span.record["t"] <= end
         for device in span.record.get("devices", ()):
             if span.read_s > 0:
-                by_index.setdefault(device["index"], []).append((device, span.read_s))
+                reading = device if power_is_its else {**device, "power_w": None}
+                by_index.setdefault(device["index"], []).append((reading, span.read_s))
     each = [_one_device(readings) for readings in by_index.values()]
 
     def worst(name: str, pick: Callable[[list[Any]], Any]) -> Any:

@@ -69,7 +69,7 @@ _STATE: tuple[Metric, ...] = (
     ),
     _state("clock_min_mhz", "MHz", 0.01, "lowest clock sampled in the window", "lowest clock"),
     _state("memory_clock_mhz", "MHz", 0.01, "mean memory clock in the window, sampled; CUDA only", "memory clock"),
-    _state("sampled_power_w", "W", 0.05, "mean power draw in the window, sampled", "sampled power"),
+    _state("sampled_power_w", "W", 0.05, "mean power draw in the window, sampled; unknown under 1 s", "sampled power"),
     _count("temperature_max_c", "highest temperature sampled in the window", unit="°C"),
     _share("capped_share", "part of the window in which the clock was capped, by power or otherwise", Direction.NEITHER, node=False),
     _share(

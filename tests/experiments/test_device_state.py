@@ -64,6 +64,18 @@ def test_readings_before_and_after_the_window_do_not_count() -> None:
     assert (state.samples, state.clock_min_mhz, state.capped_by, state.other_processes, state.disturbed) == (10, 1800, (), 0, None)
 
 
+@pytest.mark.parametrize(("end", "power"), [(0.9, None), (0.99, None), (1.0, 700.0), (1.1, 700.0), (3.0, 700.0)])
+def test_power_is_of_readings_that_hold_the_window_alone(end: float, power: float | None) -> None:
+    """The window begins at 0. Before it the device drew 100 W, and does again after it; each reading is the mean of the second before."""
+    records = states(40, devices=[device()])
+    for record in records:
+        of_window = min(record["t"], end) - min(max(record["t"] - 1, 0), end)
+        record["devices"] = [device(power_w=100 + 600 * of_window)]
+    state = summarise_state([HEADER, *records], 0.0, end)
+    assert state.power_w == (None if power is None else pytest.approx(power))
+    assert state.clock_mean_mhz == pytest.approx(1800), "clocks are those of the moment"
+
+
 def test_a_record_across_the_boundary_counts_by_its_part_of_the_window() -> None:
     records = states(3, devices=[device()])
     records[0]["devices"] = [device(sm_mhz=1000)]  # stands for 0.0 to 0.1, of which 0.05 lies in the window
