@@ -35,6 +35,8 @@ PEAK = """## Where the peak went
 In the cells above: the data sheet's peak of the precisions that compute (of fp8 and bf16 where a step has both), and the three largest
 drops of the cell's traced steps, which the profiler slows ([how they are made](../measuring.md#where-the-peak-goes)); where none were
 traced, also those of the best cell that has traced ones. With the smaller drops, and less the gains, they add up to the peak.
+What bounds them, in words: [models in bf16 and fp8](../settings.md#whole-models-in-fp8), [language models](../settings.md#language-models),
+[ViT's ladder](../measuring.md#where-the-peak-goes).
 """
 RATIOS = """## Others' ratios beside ours
 
