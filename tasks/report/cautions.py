@@ -46,10 +46,10 @@ def caution_groups(
     measured = [cell for cell in cells if cell.estimate]
     workloads_ = dict.fromkeys(row.trial.workload for row in rows)
     groups = [
-        CautionGroup("Damaged files", _of_damage(rows)),
-        CautionGroup("Planned and not there", of_plan),
-        CautionGroup("Run again", of_crashes),
-        CautionGroup("Other work on the devices and their hosts", work_cautions(measured, emulated=emulated)),
+        CautionGroup("Files", _of_damage(rows)),
+        CautionGroup("Plan", of_plan),
+        CautionGroup("Earlier attempts", of_crashes),
+        CautionGroup("Interference", work_cautions(measured, emulated=emulated)),
         CautionGroup(
             "Repeats and intervals",
             [

@@ -284,10 +284,10 @@ def test_groups_come_in_their_order_with_what_the_report_knows_of_plan_code_and_
     damaged = "left out of every figure, since files are damaged"
     groups = caution_groups(rows, cells, emulated=False, of_plan=["planned"], of_code=["code"], of_crashes=["again"])
     assert [(group.title, list(group.lines)) for group in groups if group.title not in ("Repeats and intervals", "Emulation")] == [
-        ("Damaged files", [f"1 trial of 8 {damaged} ({rows[4].trial.name}: its journal is damaged)."]),
-        ("Planned and not there", ["planned"]),
-        ("Run again", ["again"]),
-        ("Other work on the devices and their hosts", [UNSAMPLED]),
+        ("Files", [f"1 trial of 8 {damaged} ({rows[4].trial.name}: its journal is damaged)."]),
+        ("Plan", ["planned"]),
+        ("Earlier attempts", ["again"]),
+        ("Interference", [UNSAMPLED]),
         ("Code", ["code"]),
     ]
     assert [group.title for group in groups][4:] == ["Repeats and intervals", "Code", "Emulation"]
