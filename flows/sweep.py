@@ -102,7 +102,7 @@ def _work(session: Session) -> None:
         run_rounds(session, more)
     else:
         run_trials(session)
-    if session.deadline is not None and not session.stop.is_set():
+    if (session.deadline is not None or session.searches.cut) and not session.stop.is_set():
         session.cut()
 
 
@@ -120,9 +120,10 @@ def finish(session: Session, error: BaseException | None) -> State[Any]:
         counts[name] = counts.get(name, 0) + 1
     how = _NAMES[of_trials]  # what could not be published follows; its trials may all have ended
     if session.plan.cut:
-        how, counts["not begun for want of time"] = how.replace("every trial", "every trial that began"), len(session.plan.cut)
+        all_that, rest = ("measured", "not measured") if session.searched else ("began", "not begun")
+        how, counts[f"{rest} for want of time"] = how.replace("every trial", f"every trial that {all_that}"), len(session.plan.cut)
     message = f"{session.store.sweep_id}: {how} ({', '.join(f'{n} {name}' for name, n in sorted(counts.items()))})"
-    message = "; ".join([message, *filter(None, [session.given_up, session.waited, problem])])
+    message = "; ".join([message, *filter(None, [session.given_up, session.searched, session.waited, problem])])
     session.progress.note = message
     session.end(status, message)
     if error is not None:

@@ -2,7 +2,7 @@
 go on with a search that was cut off.
 
 So all repeats of a cell measure the same size where it still fits, and a repeat takes one probe process. A file holds for one cell; it says
-on which device and with which code its sizes were tried, and holds for nothing else.
+on which device and with which code its sizes were tried, and holds for nothing else. Each answer is kept as soon as it is there.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ sizes, with all of its ranks, as long as they fit. That a size does not fit only
 left in the allocator may be why (FLAVA 2.7b, sharded and checkpointed, on two H200s: 342 samples after 336 did not fit, and in another
 search 461 did, after 552, 536, 436 and 486). So such a size ends its process, and the next one begins with it. It gets all earlier answers
 on its command line. Where an earlier trial of the cell has searched, the size that it found is tried alone, and a search that was cut off
-goes on after the processes that had ended (kept_sizes.py).
+goes on from the answers that it had (kept_sizes.py). The flow cuts it off where its sweep's time is over (tasks/sweep/batch_search.py).
 """
 
 from __future__ import annotations
@@ -176,7 +176,10 @@ class _Search:
     def __init__(self, trial: Trial, options: argparse.Namespace, say: Callable[..., None]) -> None:
         self._trial, self._options, self._say = trial, options, say
         self._known: dict[int, Answer] = {}
+        self._about: dict[str, Any] = {}  # what the latest answer holds for
         self._code = trial.key_parts.get("code")  # without it nothing tells whether what was found still holds
+        self._searches = False  # more than one size is tried
+        self._begun: KeptSizes | None = None  # what is gone on with, until the first answer says whether it holds here
 
     def run(self) -> SearchResult:
         earlier = read_sizes(self._trial.cell, self._say) if self._code else None
@@ -188,8 +191,8 @@ class _Search:
         """The size that an earlier trial found, if it fits here too and was found in the same circumstances."""
         if not (size := earlier.largest):
             return None
-        about = self._probe(size, None)
-        if self._known[size].fits and about == earlier.about:
+        self._probe(size, None)
+        if self._known[size].fits and self._about == earlier.about:
             edge = "" if earlier.too_large is None else f" and {earlier.too_large} did not"
             found = f"{size} samples fit{edge}, as an earlier trial of this cell found"
             return SearchResult(size, f"batch_size max: {found}; tried again: {size} fits")
@@ -200,22 +203,14 @@ class _Search:
     def _searched(self, begun: KeptSizes | None = None) -> SearchResult:
         """A whole search, or the rest of one that was cut off, if what it found out holds here."""
         known, processes, began = self._known, 0, time.monotonic()
-        earlier = _of_earlier(begun) if begun else {}
-        if earlier:
-            sizes = ", ".join(str(size) for size in sorted(earlier))
+        self._searches, self._begun = True, begun
+        if begun:
+            sizes = ", ".join(str(size) for size in sorted(begun.answers))
             self._say(f"batch_size max: an earlier trial of this cell had tried {sizes} when it was cut off: the search goes on from there")
-            known.update(earlier)
+            known.update(_of_earlier(begun))
         while (size := next_size(known)) is not None:
             processes += 1
-            about = self._probe(size, known)
-            if begun and about != begun.about:
-                self._say("batch_size max: what it tried was on another device or with other code: the search starts anew")
-                for other in earlier:
-                    del known[other]
-            begun = None
-            if self._code:  # after each process: the next one may be cut off
-                answers = {size: answer[:2] for size, answer in known.items()}
-                keep_sizes(self._trial.cell, KeptSizes(about=about, answers=answers), self._say)
+            self._probe(size, known)
         good, bad = search(lambda size: known[size], room=1 - PROBE_HEADROOM)
         if good == 0:
             raise TrialEnded(Outcome.DOES_NOT_FIT, f"batch_size max: not even one sample fits: {known[1].reason}")
@@ -228,17 +223,30 @@ class _Search:
             (time.monotonic() - began) * (1 - 1 / processes),
         )
 
-    def _probe(self, size: int, known: Mapping[int, Answer] | None) -> dict[str, Any]:
-        return probe(self._trial, size, known, self._options, self._report)
+    def _probe(self, size: int, known: Mapping[int, Answer] | None) -> None:
+        probe(self._trial, size, known, self._options, self._report)
 
-    def _report(self, size: int, answer: Answer) -> None:
+    def _report(self, size: int, answer: Answer, about: dict[str, Any]) -> None:
+        if self._begun and about != self._begun.about:
+            self._say("batch_size max: what it tried was on another device or with other code: the search starts anew")
+            for other in self._begun.answers:
+                del self._known[other]
+        self._begun, self._about = None, about
         self._known[size] = answer
+        if self._searches and self._code:  # each answer: the search may be cut off before the next one
+            answers = {size: answer[:2] for size, answer in self._known.items()}
+            keep_sizes(self._trial.cell, KeptSizes(about=about, answers=answers), self._say)
+        self._note(size, answer)
+
+    def _note(self, size: int, answer: Answer) -> None:
+        """Of a search also what it knows by now: whoever follows the journal tells by that whether there is one."""
         used = "" if answer.used is None else f" with {answer.used:.1%} of the device's memory"
         edges = {
             "fits": max((size for size, answer in self._known.items() if answer.fits), default=None),
             "too_large": min((size for size, answer in self._known.items() if not answer.fits), default=None),
         }
-        self._say(f"batch size {size} {f'fits{used}' if answer.fits else f'does not fit: {answer.reason}'}", batch_search=edges)
+        text = f"batch size {size} {f'fits{used}' if answer.fits else f'does not fit: {answer.reason}'}"
+        self._say(text, **({"batch_search": edges} if self._searches else {}))
 
 
 def _of_earlier(kept: KeptSizes) -> dict[int, Answer]:
@@ -246,12 +254,17 @@ def _of_earlier(kept: KeptSizes) -> dict[int, Answer]:
 
 
 def probe(
-    trial: Trial, size: int, known: Mapping[int, Answer] | None, options: argparse.Namespace, report_answer: Callable[[int, Answer], None]
-) -> dict[str, Any]:
-    """Try `size` in a new process, which tries further sizes until one does not fit. Passes each answer to `report_answer`.
+    trial: Trial,
+    size: int,
+    known: Mapping[int, Answer] | None,
+    options: argparse.Namespace,
+    report_answer: Callable[[int, Answer, dict[str, Any]], None],
+) -> None:
+    """Try `size` in a new process, which tries further sizes until one does not fit. Passes each answer to `report_answer` as soon as it is
+    there, with what it holds for (kept_sizes.py).
 
     `known`: earlier answers, which say what is to be tried next; None: `size` alone. That `size` does not fit is an answer, that one after
-    it does not is none. Returns what the answers hold for (kept_sizes.py). Raises TrialEnded if the process ends without an answer.
+    it does not is none. Raises TrialEnded if the process ends without an answer.
     """
     folder: Path = options.out / PROBES / trial_layout.probe(size, options.attempt)
     folder.mkdir(parents=True, exist_ok=True)
@@ -264,11 +277,14 @@ def probe(
     command += ["--placement", options.placement] if options.placement else []
     received = dict(known or {})
 
+    def report(size: int, answer: Answer) -> None:
+        report_answer(size, answer, about_of(read_journal(folder / JOURNAL).environment, trial.key_parts.get("code")))
+
     def listen() -> None:
         for other, answer in answers(folder).items():
             if other not in received:
                 received[other] = answer
-                report_answer(other, answer)
+                report(other, answer)
 
     with subprocess.Popen(command) as child:
         try:
@@ -281,13 +297,12 @@ def probe(
     if result is None:
         raise TrialEnded(Outcome.INFRA, f"worker_lost: the probe of batch size {size} ended with status {code} and no result")
     if result.outcome is Outcome.DOES_NOT_FIT and size not in received:
-        report_answer(size, Answer(False, None, result.reason))
+        report(size, Answer(False, None, result.reason))
     elif result.outcome not in (Outcome.OK, Outcome.DOES_NOT_FIT):
         failed = size if known is None or size not in received else next_size(received) or size
         raise TrialEnded(str(result.outcome), f"the probe of batch size {failed}: {result.reason}")
     elif size not in received:  # the device does not report its memory use
-        report_answer(size, answer_for(None))
-    return about_of(read_journal(folder / JOURNAL).environment, trial.key_parts.get("code"))
+        report(size, answer_for(None))
 
 
 def _wait(child: subprocess.Popen[bytes], received: Mapping[int, Answer], listen: Callable[[], None]) -> int:

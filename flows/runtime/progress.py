@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +13,7 @@ from cluster.journal.lines import Record
 from cluster.pools.lanes import lanes, together_s
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.report.text_format import listed
+from tasks.sweep.batch_search import known_text
 from tasks.sweep.pool_slots import IN_USE
 
 _BRIEFLY_S = 5.0  # a shorter wait needs no line
@@ -204,7 +205,7 @@ class SweepProgress:
                 elif record["kind"] == "phase":
                     row.state = _state_of(str(record.get("name", row.state)))
                 elif record["kind"] == "note" and "batch_search" in record:
-                    row.state = f"{SEARCHING}: {_edges(record['batch_search'])}"
+                    row.state = f"{SEARCHING}: {known_text(record['batch_search'])}"
                 elif record["kind"] == "step":
                     row.step, row.loss = int(record["step"]), record.get("loss")
                     if record.get("measured"):
@@ -233,9 +234,3 @@ class SweepProgress:
 def _state_of(phase: str) -> str:
     """What a person reads while a trial is in this phase of its journal."""
     return SEARCHING if phase == "max_batch" else phase
-
-
-def _edges(search: Mapping[str, int | None]) -> str:
-    """What a search for the largest batch knows so far, in samples: `57 fits, 140 does not`."""
-    fits, too_large = search["fits"], search["too_large"]
-    return ", ".join([*([f"{fits} fits"] if fits else []), *([f"{too_large} does not{'' if fits else ' fit'}"] if too_large else [])])

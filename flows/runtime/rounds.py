@@ -18,6 +18,7 @@ def run_rounds(session: Session, more: More) -> None:
     others hold does not.
     """
     before, began = seconds_run(session.store, session.plan), time.monotonic()
+    session.ran_s = lambda: _ran_s(session, before + time.monotonic() - began - session.waits.seconds)
     in_turns, due = any((session.plan.aa, session.plan.ab, session.plan.race)), True
     while True:
         if due:
@@ -26,7 +27,7 @@ def run_rounds(session: Session, more: More) -> None:
             run_trials(session, in_turns=in_turns)
         if session.stop.is_set() or _is_cut(session):
             return
-        plan = more(session.store, session.plan, _ran_s(session, before + time.monotonic() - began - session.waits.seconds))
+        plan = more(session.store, session.plan, session.ran_s())
         if plan is None:
             return
         due = len(plan.trials) > len(session.plan.trials)
@@ -34,7 +35,9 @@ def run_rounds(session: Session, more: More) -> None:
 
 
 def _is_cut(session: Session) -> bool:
-    """Whether the deadline left out trials of this round: a later flow ends it first, and a round of the others would be in the way."""
+    """Whether time left out trials of this round: a later flow ends it first, and a round of the others would be in the way."""
+    if session.searches.cut:
+        return True
     states = session.store.states(session.plan)
     return session.deadline is not None and any(outcome is None for outcome in states.values())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from tasks.analysis.results import write_steps
 from tasks.report.prefect_tasks import report
 from tasks.report.text_format import listed
 from tasks.rounds.growth import growth
+from tasks.sweep.batch_search import SearchLimit
 from tasks.sweep.cut import cut
 from tasks.sweep.deadline import Deadline
 from tasks.sweep.failure_policy import Policy
@@ -68,6 +71,8 @@ class Session:
         self._slot_log = head_start.slot_log if head_start else SlotLog(store.dir / SLOTS)
         self._policy = Policy(retries=plan.suite.retries, disturbed=plan.suite.measured_again, hang_timeout_s=plan.suite.hang_timeout_s)
         self.waits = deadline.waits if deadline else SlotWaits()
+        self.ran_s: Callable[[], float] | None = None  # of a sweep that grows by rounds: for how long its trials have run by now, s
+        self.searches = SearchLimit(lambda: self.left_s)
         self._failures = FirstFailures({trial.pool for trial in plan.trials}, len({trial.cell for trial in plan.trials}))
         known = load_pools()
         self.pools = {
@@ -82,7 +87,7 @@ class Session:
         begun = self._head_start if self._head_start and self._head_start.trial.pool == pool.name else None
         launcher = begun.launcher if begun else launchers.for_pool(pool)  # one template for all trials of the pool
         parts = (self.store, slots, launcher, self._policy, watch, self.stop, self._records, write_steps, self._slot_log, begun)
-        return PoolTrials(*parts, failures=self._failures, waits=self.waits)
+        return PoolTrials(*parts, failures=self._failures, waits=self.waits, searches=self.searches)
 
     def to_do(self) -> list[Trial]:
         """Trials without a final result, in order; those that have begun come first, before anything else takes their pool.
@@ -149,10 +154,27 @@ class Session:
         self.progress.wait(trial, "no time left")
         return False
 
+    @property
+    def left_s(self) -> float:
+        """How much of the sweep's time is left, s; infinite where it is not limited. A round of an A/B sweep is finished."""
+        if self.plan.decide is not None and self.plan.ab is None and self.ran_s is not None:
+            return self.plan.decide.budget_s - self.ran_s()
+        return self.deadline.left_s if self.deadline else math.inf
+
     def cut(self) -> None:
         """Take what there was no time for out of the plan, so that what was measured is a whole sweep."""
-        self.plan = cut(self.store, self.plan)
+        self.plan = cut(self.store, self.plan, begun=self.searches.cut)
         self.store.save_plan(self.plan)
+
+    @property
+    def searched(self) -> str | None:
+        """In which trials time cut off the search for the largest batch; None where in none."""
+        begun = [trial for trial in [*self.plan.trials, *self.plan.cut] if trial.key in self.searches.cut]
+        names = [trial.name for trial in begun if (end := self.store.result(trial.key)) is None or not end.outcome.final]
+        if not names:
+            return None
+        then = "the campaign's next run" if self.plan.campaign else f"`sweep resume {self.store.sweep_id} --budget TIME`"
+        return f"no time was left to search the largest batch of {listed(names, 3)}: {then} goes on from what was tried"
 
     @property
     def given_up(self) -> str | None:

@@ -12,7 +12,7 @@ from cluster.journal.lines import Record
 from cluster.trial_layout import LOG
 from experiments.trial import Outcome, Trial, TrialResult
 from flows.runtime import artifacts, prefect_api
-from flows.runtime.progress import SweepProgress
+from flows.runtime.progress import SEARCHING, SweepProgress
 from tasks.sweep.store import Plan, SweepStore
 from tasks.tracking.live import LivePublisher
 
@@ -40,8 +40,12 @@ class TrialRecords:
     def started(self, trial: Trial) -> None:
         self._progress.start(trial)
 
-    def observed(self, trial: Trial, attempt: int, records: Sequence[Record]) -> None:
+    def observed(self, trial: Trial, attempt: int, records: Sequence[Record], log: Any) -> None:
+        before = self._progress.rows[trial.key].state
         self._progress.observe(trial, attempt, records)
+        now = self._progress.rows[trial.key].state
+        if now != before and now.startswith(SEARCHING):  # a few lines: one for each size that it tries
+            log.info("%s: %s", trial.name, now)
         began = self._began.setdefault((trial.key, attempt), records[0]["t"])
         self._publisher.feed(trial, attempt, began, records)
 

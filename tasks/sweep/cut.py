@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from tasks.sweep.last_look import with_last_look
 from tasks.sweep.store import Plan, SweepStore
 
 
-def cut(store: SweepStore, plan: Plan, *, lost: bool = False) -> Plan:
-    """The plan without the trials that have no result; with `lost`, without those too that only the infrastructure ended.
+def cut(store: SweepStore, plan: Plan, *, lost: bool = False, begun: Container[str] = ()) -> Plan:
+    """The plan without the trials that have no result; with `lost`, without those too that only the infrastructure ended. `begun`: keys of
+    trials that time ended before they measured: they go too.
 
     They stay in its `cut`, from where `restored` brings them back, and the look that is due then is in the plan (last_look.py). A plan of
     which nothing was run stays as it is.
     """
     states = store.states(plan)
-    left = [trial for trial in plan.trials if (end := states[trial.key]) is None or (lost and not end.final)]
+    left = [trial for trial in plan.trials if (end := states[trial.key]) is None or ((lost or trial.key in begun) and not end.final)]
     if not left or len(left) == len(plan.trials):
         return plan
     keys = {trial.key for trial in left}

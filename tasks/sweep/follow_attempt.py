@@ -12,6 +12,7 @@ from cluster.trial_layout import JOURNAL, LOG
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.attempt_end import AttemptEnd, judge
 from tasks.sweep.attempt_files import tidy
+from tasks.sweep.batch_search import BatchSearch
 from tasks.sweep.count_measured import count_measured
 from tasks.sweep.trial_context import TrialContext
 
@@ -26,12 +27,13 @@ class AttemptFollower:
 
     def __init__(self, context: TrialContext, trial: Trial, launch: Launch) -> None:
         self._context, self._trial, self._launch, self._folder = context, trial, launch, context.folder(trial)
-        self._records, self._journal = JournalFollower(self._folder / JOURNAL, trial.key), Journal()
+        self._records, self._journal, self._search = JournalFollower(self._folder / JOURNAL, trial.key), Journal(), BatchSearch()
         self._progress_at = self._answered_at = time.monotonic()
         self._result_at: float | None = None  # when the worker's result was first there
 
     def follow(self) -> TrialResult:
-        """Wait until the attempt is over, is stopped, makes no progress or is unreachable, and return its result. Raises JournalError."""
+        """Wait until the attempt is over, is stopped, makes no progress, is unreachable, or has no time left for its search
+        (batch_search.py), and return its result. Raises JournalError."""
         while (end := self._poll()) is None:
             self._wait()
         result = judge(end, self._trial, self._launch.attempt, self._journal, time.time())
@@ -60,6 +62,8 @@ class AttemptFollower:
             return AttemptEnd(unplaced=status.overdue, stopped=stopped, worker_result=result)
         if unreachable is not None:
             return AttemptEnd(unreachable=unreachable, stopped=stopped, worker_result=result)
+        if stopped is None and (result is None or not result.outcome.final):
+            stopped = self._context.searches.cut_off(self._trial, self._search)
         if stopped is not None:
             return AttemptEnd(stopped=stopped, worker_result=result)
         return self._stalled(result)
@@ -103,6 +107,7 @@ class AttemptFollower:
         new = []
         for record in self._records.poll():
             self._journal.add(record)
+            self._search.add(record)
             if self._journal.attempt == self._launch.attempt:
                 new.append(record)
         if new:

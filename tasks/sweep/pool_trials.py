@@ -15,6 +15,7 @@ from cluster.launchers import Launcher, LaunchError
 from cluster.trial_layout import JOURNAL
 from experiments.config.errors import DamagedFile
 from experiments.trial import Outcome, Trial, TrialResult
+from tasks.sweep.batch_search import SearchLimit
 from tasks.sweep.disturbances import Disturbances
 from tasks.sweep.failure_policy import Policy
 from tasks.sweep.first_failures import FirstFailures
@@ -38,8 +39,8 @@ class TrialEvents(Protocol):
     def started(self, trial: Trial) -> None:
         """It holds its slots."""
 
-    def observed(self, trial: Trial, attempt: int, records: Sequence[Record]) -> None:
-        """New journal records, at least one."""
+    def observed(self, trial: Trial, attempt: int, records: Sequence[Record], log: Any) -> None:
+        """New journal records, at least one. `log`: the logger of its task run."""
 
     def finished(self, trial: Trial, result: TrialResult, log: Any) -> None:
         """It ended, and its files are complete. `log`: the logger of its task run."""
@@ -53,7 +54,7 @@ class PoolTrials:
     """What the trials of one sweep on one pool share.
 
     `write_steps`: the analysis', which makes steps.parquet in a trial's folder. `head_start`: of the sweep's first trial, where it began on
-    this pool before the flow. `failures` and `waits`: shared by all pools of the sweep.
+    this pool before the flow. `failures`, `waits` and `searches`: shared by all pools of the sweep.
     """
 
     store: SweepStore
@@ -69,6 +70,7 @@ class PoolTrials:
     disturbances: Disturbances = field(default_factory=Disturbances)
     failures: FirstFailures = field(default_factory=FirstFailures)
     waits: SlotWaits = field(default_factory=SlotWaits)
+    searches: SearchLimit = field(default_factory=SearchLimit)
 
     def run(self, trial: Trial, log: Any) -> TrialResult:
         """Run one trial to its result. A file of it that others changed ends it as `infra`, which is told and not published.
@@ -78,7 +80,7 @@ class PoolTrials:
         with self.stop.running_trial():
             log.info("trial %s (%s) on pool %s", trial.name, trial.key, trial.pool)
             try:
-                result = self._run(trial)
+                result = self._run(trial, log)
                 self._complete_files(trial, log)
             except DamagedFile as error:
                 result = _not_followed(trial, str(error))
@@ -95,13 +97,17 @@ class PoolTrials:
                 self.stop.give_up(why)
             return result
 
-    def _run(self, trial: Trial) -> TrialResult:
+    def _run(self, trial: Trial, log: Any) -> TrialResult:
         begun = self.head_start.take_over(trial) if self.head_start else None
         events, stop = self.events, self.stop.event
+
+        def observe(trial: Trial, attempt: int, records: Sequence[Record]) -> None:
+            events.observed(trial, attempt, records, log)
+
         told = (lambda others: events.waiting(trial, IN_USE, others), lambda: events.started(trial))
         with HeldSlots(self.slots, trial, stop, self.slot_log, self.waits, *told, begun.slots if begun else None) as held:
-            parts = (self.store, self.launcher, self.policy, stop, events.observed, self.watch, events.waiting, self.disturbances)
-            return TrialRunner(*parts, self.slot_log.started, held.without).run(trial, begun.attempt if begun else None)
+            parts = (self.store, self.launcher, self.policy, stop, observe, self.watch, events.waiting, self.disturbances)
+            return TrialRunner(*parts, self.slot_log.started, held.without, self.searches).run(trial, begun.attempt if begun else None)
 
     def _disk(self, error: OSError) -> str | None:
         """Why the trial cannot be followed, where the error is a disk's; None for any other error."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from cluster.journal.lines import Record
 from cluster.launchers import Launch, Launcher
 from experiments.trial import Trial, TrialResult
+from tasks.sweep.batch_search import SearchLimit
 from tasks.sweep.disturbances import Disturbances
 from tasks.sweep.failure_policy import Policy
 from tasks.sweep.pool_watch import PoolWatch
@@ -25,7 +26,7 @@ class TrialContext:
 
     `observe(trial, attempt, records)` is called with new journal records; `say(trial, state)` with what a trial without records waits for;
     `starting(key, attempt)` before an attempt is started, or followed that another flow started; of a pool that was down, once it has
-    started it. Inside a block of `without_slots()` others may use the trial's slots.
+    started it. Inside a block of `without_slots()` others may use the trial's slots. `searches`: by when those for the largest batch end.
     """
 
     store: SweepStore
@@ -38,6 +39,7 @@ class TrialContext:
     disturbances: Disturbances = field(default_factory=Disturbances)
     starting: Callable[[str, int], None] = lambda key, attempt: None
     without_slots: Callable[[], AbstractContextManager[None]] = nullcontext
+    searches: SearchLimit = field(default_factory=SearchLimit)
 
     def folder(self, trial: Trial) -> Path:
         """The trial's folder."""

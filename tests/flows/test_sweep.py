@@ -17,6 +17,7 @@ from flows.runtime.session import Session as RealSession
 from flows.sweep import finish, load_or_plan, sweep
 from tasks.rounds import budget as rounds_budget
 from tasks.sweep.aa_plan import one_more_pair
+from tasks.sweep.batch_search import SearchLimit
 from tasks.sweep.store import AaSettings, DecideSettings, Plan, Request, SweepBusy, SweepStore
 from tests.flows.flow_support import LOG, Stage, stage
 from tests.tasks.plan_support import SWEEP_ID, make_plan, make_result, make_trial, saved
@@ -32,6 +33,7 @@ class Session:
         self.stop, self.found, self.log = threading.Event(), "", logging.getLogger("flow")
         self.given_up: str | None = None
         self.waited: str | None = None
+        self.searched: str | None = None
 
     def publish_and_report(self) -> str | None:
         return self.problem
@@ -113,6 +115,15 @@ def test_what_there_was_no_time_for_is_counted() -> None:
     assert (found.status, found.message) == (0, f"{SWEEP_ID}: {said}")
 
 
+def test_a_search_that_time_cut_off_is_told_and_is_none_that_was_not_begun() -> None:
+    session = made(t1=Outcome.OK, t2=Outcome.OK)
+    session.plan = session.plan.model_copy(update={"cut": [make_trial(3)]})
+    session.searched = "no time was left to search"
+    finish(session, None)
+    said = "every trial that measured ended as expected (1 not measured for want of time, 2 ok); no time was left to search"
+    assert session.store.load_status().message == f"{SWEEP_ID}: {said}"
+
+
 def test_the_flow_run_ends_with_what_was_found_and_where_the_report_is(caplog: pytest.LogCaptureFixture) -> None:
     """`prefect deployment run --watch` shows the log and the state; the sweep's own status stays short."""
     session = made(t1=Outcome.OK, t2=Outcome.OK)
@@ -149,10 +160,10 @@ def test_data_sets_are_drawn_before_the_trials_run(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(flows_sweep, "make_datasets", lambda session: done.append(("draw", session)))
     monkeypatch.setattr(flows_sweep, "run_trials", lambda session: done.append(("run", session)))
     monkeypatch.setattr(flows_sweep, "run_rounds", lambda session, more: done.append((more, session)))
-    session: Any = SimpleNamespace(plan=make_plan([make_trial(1)]), deadline=None)
+    session: Any = SimpleNamespace(plan=make_plan([make_trial(1)]), deadline=None, searches=SearchLimit())
     flows_sweep._work(session)
     assert done == [("draw", session), ("run", session)]
-    pairs: Any = SimpleNamespace(plan=make_plan([make_trial(1)], aa=AaSettings(pairs=1)), deadline=None)
+    pairs: Any = SimpleNamespace(plan=make_plan([make_trial(1)], aa=AaSettings(pairs=1)), deadline=None, searches=SearchLimit())
     flows_sweep._work(pairs)
     assert done[2:] == [("draw", pairs), (one_more_pair, pairs)]
 

@@ -12,6 +12,7 @@ from experiments.trial import Outcome
 from flows.runtime import rounds
 from flows.runtime.rounds import run_rounds
 from tasks.sweep.aa_plan import one_more_pair, plan_aa
+from tasks.sweep.batch_search import SearchLimit
 from tasks.sweep.store import DecideSettings, Plan, Request, SweepStore
 from tests.tasks.plan_support import make_plan, make_result, make_trial
 
@@ -28,6 +29,8 @@ class Session:
         self.stop = SimpleNamespace(is_set=lambda: self.stopped)
         self.deadline: Any = None
         self.waits = SimpleNamespace(seconds=0.0)
+        self.searches = SearchLimit()
+        self.ran_s: Any = None
         self._trial_s, self._on_run = trial_s, on_run
         monkeypatch.setattr(rounds, "run_trials", self.run)
         monkeypatch.setattr(rounds, "time", SimpleNamespace(monotonic=lambda: self.now))
@@ -121,3 +124,26 @@ def test_after_a_round_that_the_deadline_cut_no_other_is_added(monkeypatch: pyte
         asked.clear()
         run_rounds(session, lambda store, plan, ran_s: asked.append(ran_s))  # type: ignore[arg-type, func-returns-value]
         assert len(asked) == more
+
+
+def test_after_a_search_that_time_cut_off_no_round_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = make_plan([make_trial(1)], decide=DecideSettings(budget_s=100.0))
+    session = Session(plan, monkeypatch, 0.0, lambda _: None)
+    monkeypatch.setattr(rounds, "run_trials", lambda session, *, in_turns: session.searches.cut.add(plan.trials[0].key))
+    run_rounds(session, lambda store, plan, ran_s: pytest.fail("it asks for another"))  # type: ignore[arg-type]
+
+
+def test_for_how_long_trials_have_run_is_known_while_they_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = make_plan([make_trial(1)], decide=DecideSettings(budget_s=100.0))
+    session = Session(plan, monkeypatch, 0.0, lambda _: None)
+    session.store.save_result(make_result(plan.trials[0], Outcome.OK, started_at=0.0, finished_at=40.0))
+    known: list[float] = []
+
+    def run(session: Any, *, in_turns: bool) -> None:
+        for now, waited in ((0.0, 0.0), (50.0, 20.0)):
+            session.now, session.waits.seconds = 1000.0 + now, waited
+            known.append(session.ran_s())
+
+    monkeypatch.setattr(rounds, "run_trials", run)
+    run_rounds(session, lambda store, plan, ran_s: None)  # type: ignore[arg-type]
+    assert known == [40.0, 70.0], "with what ran in earlier flows, and without what it waited for others"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,9 +22,9 @@ from tasks.sweep import head_start
 from tasks.sweep.deadline import Deadline
 from tasks.sweep.failure_policy import Policy
 from tasks.sweep.head_start import FEW_CORES
-from tasks.sweep.store import DecideSettings, Superseded
+from tasks.sweep.store import OF_CAMPAIGN, DecideSettings, Superseded
 from tests.flows.flow_support import LOG, FakeLauncher, Stage, begun, calls, run_trial, stage
-from tests.tasks.plan_support import make_plan, make_result, make_suite, make_trial, saved
+from tests.tasks.plan_support import SWEEP_ID, make_plan, make_result, make_suite, make_trial, saved
 
 __all__ = ["stage"]  # a fixture
 
@@ -150,9 +151,9 @@ def test_a_suites_patience_reaches_its_trials(stage: Stage) -> None:
     session = stage.session(make_plan([trial], suite=make_suite(retries=7, retries_disturbed=4, hang_timeout_s=12.5)))
     stage.runner.result = ended_ok
     run_trial(session, trial)
-    ((store, launcher, policy, stop, _, _, waiting, disturbances, _, _),) = stage.runner.made
+    ((store, launcher, policy, stop, _, _, waiting, disturbances, _, _, searches),) = stage.runner.made
     assert policy == Policy(retries=7, disturbed=4, hang_timeout_s=12.5)
-    assert disturbances is session.pools[trial.pool].disturbances
+    assert disturbances is session.pools[trial.pool].disturbances and searches is session.searches
     assert (store, launcher, stop) == (session.store, stage.launcher, session.stop.event)
     waiting(trial, "waits for the pool")
     assert session.progress.rows[trial.key].state == "waits for the pool"
@@ -300,3 +301,40 @@ def test_what_began_and_was_not_taken_over_is_ended_before_anything_is_published
     head.end = lambda reason: end.calls.append(("ended", reason))
     session.publish_and_report()
     assert end.calls[0] == ("ended", "enough for today")
+
+
+@pytest.mark.parametrize(
+    ("decide", "ab", "ends", "ran_s", "left_s"),
+    [
+        (None, None, None, None, math.inf),
+        (None, None, 40.0, None, 40.0),
+        (100.0, None, None, 30.0, 70.0),
+        (100.0, None, 40.0, 60.0, 40.0),  # rounds know of the deadline
+        (100.0, {}, None, 30.0, math.inf),  # a round of an A/B sweep is finished
+    ],
+)
+def test_how_much_time_a_sweep_has_left(
+    stage: Stage, decide: float | None, ab: Any, ends: float | None, ran_s: float | None, left_s: float
+) -> None:
+    session = stage.session(make_plan([make_trial(1)], decide=None if decide is None else DecideSettings(budget_s=decide)))
+    session.plan = session.plan.model_copy(update={"ab": ab})
+    session.deadline = None if ends is None else Deadline(1000.0 + ends, {}, clock=lambda: 1000.0)
+    session.ran_s = None if ran_s is None else lambda: ran_s
+    assert session.left_s == session.searches.left_s() == left_s
+
+
+@pytest.mark.parametrize(
+    ("labels", "then"), [({}, f"`sweep resume {SWEEP_ID} --budget TIME`"), ({OF_CAMPAIGN: "gpu-x1"}, "the campaign's next run")]
+)
+def test_trials_whose_search_time_cut_off_are_cut_from_the_plan_and_named(stage: Stage, labels: dict[str, str], then: str) -> None:
+    trials = [make_trial(1), make_trial(2), make_trial(3)]
+    plan = make_plan(trials, labels=labels)
+    session = stage.session(plan)
+    saved(plan, t1=Outcome.OK, t2=Outcome.CANCELLED, t3=Outcome.OK)
+    assert session.searched is None
+    session.searches.cut.update({trials[1].key, trials[2].key})  # of the 3rd an earlier attempt counts
+    for _ in range(2):
+        assert session.searched == (f"no time was left to search the largest batch of {trials[1].name}: {then} goes on from what was tried")
+        session.cut()
+    assert (numbers(session.plan.trials), numbers(session.plan.cut)) == ([1, 3], [2])
+    assert session.store.load_plan() == session.plan

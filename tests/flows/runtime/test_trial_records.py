@@ -12,7 +12,7 @@ from cluster.journal.errors import JournalError
 from cluster.launchers import LaunchError
 from experiments.trial import Outcome, Trial, TrialResult
 from flows.runtime import trial_records
-from tests.flows.flow_support import Stage, begun, calls, run_trial, stage
+from tests.flows.flow_support import LOG, Stage, begun, calls, run_trial, stage
 from tests.mlflow_support import write_journal
 from tests.tasks.plan_support import make_plan, make_result, make_trial
 
@@ -86,12 +86,39 @@ def test_records_go_to_the_progress_and_to_mlflow_with_the_time_of_the_attempts_
     trial = make_trial(1)
     session = stage.session(make_plan([trial]))
     step = {"kind": "step", "step": 1, "loss": 0.5}
-    session._records.observed(trial, 1, [{**step, "t": 10.0}, {**step, "t": 11.0}])
-    session._records.observed(trial, 1, [{**step, "t": 12.0}])
-    session._records.observed(trial, 2, [{**step, "t": 20.0}])
+    session._records.observed(trial, 1, [{**step, "t": 10.0}, {**step, "t": 11.0}], LOG)
+    session._records.observed(trial, 1, [{**step, "t": 12.0}], LOG)
+    session._records.observed(trial, 2, [{**step, "t": 20.0}], LOG)
     fed = [("feed", trial.key, 1, 10.0, 2), ("feed", trial.key, 1, 10.0, 1), ("feed", trial.key, 2, 20.0, 1)]
     assert calls(session) == fed
     assert (session.progress.rows[trial.key].attempt, session.progress.rows[trial.key].step) == (2, 1)
+
+
+def test_each_size_that_the_search_for_the_largest_batch_has_tried_is_a_line_of_the_trials_log(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`prefect deployment run` shows no live table; without a terminal that has the same lines."""
+    trial = make_trial(1)
+    session = stage.session(make_plan([trial]))
+
+    def tried(fits: int, too_large: int | None) -> dict[str, object]:
+        return {"kind": "note", "text": "batch size ...", "batch_search": {"fits": fits, "too_large": too_large}, "t": 2.0}
+
+    log = logging.getLogger("its task run")
+    phase = {"kind": "phase", "t": 1.0}
+    told = [
+        [{**phase, "name": "max_batch"}],
+        [tried(1, None), tried(8, None)],
+        [tried(8, None)],
+        [tried(8, 57)],
+        [{**phase, "name": "start"}],
+    ]
+    with caplog.at_level(logging.INFO):
+        for records in told:
+            session._records.observed(trial, 1, records, log)
+    assert [(record.name, record.getMessage()) for record in caplog.records] == [
+        ("its task run", f"{trial.name}: searching the largest batch{known}") for known in ("", ": 8 fits", ": 8 fits, 57 does not")
+    ]
 
 
 def test_a_pool_that_is_down_shows_with_what_becomes_of_its_trials(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,12 @@ def test_what_the_infrastructure_ended_is_cut_only_when_it_counts_as_lost() -> N
     assert (keys(cut(store, PLAN, lost=True).trials), keys(cut(store, PLAN, lost=True).cut)) == ([1, 4], [2, 3])
 
 
+def test_trials_that_time_ended_before_they_measured_are_cut_unless_an_earlier_attempt_counts() -> None:
+    store = saved(PLAN, t1=Outcome.OK, t2=Outcome.CANCELLED, t3=Outcome.CANCELLED, t4=Outcome.OK)
+    left = cut(store, PLAN, begun={trial.key for trial in PLAN.trials[2:]})
+    assert (keys(left.trials), keys(left.cut)) == ([1, 2, 4], [3])
+
+
 def test_a_plan_of_which_nothing_was_run_stays_whole() -> None:
     assert cut(saved(PLAN), PLAN) == PLAN
 

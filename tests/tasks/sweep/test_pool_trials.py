@@ -48,8 +48,8 @@ class Events:
     def started(self, trial: Trial) -> None:
         self.told.append(("started", int(trial.key, 16)))
 
-    def observed(self, trial: Trial, attempt: int, records: Any) -> None:
-        self.told.append(("observed", int(trial.key, 16)))
+    def observed(self, trial: Trial, attempt: int, records: Any, log: Any) -> None:
+        self.told.append(("observed", int(trial.key, 16), log))
 
     def finished(self, trial: Trial, result: TrialResult, log: Any) -> None:
         self.told.append(("finished", int(trial.key, 16), result.outcome))
@@ -293,7 +293,7 @@ def test_a_trial_that_waits_for_its_pool_keeps_no_other_off_its_nodes(cpu: Calla
         return free
 
     def body(trial: Trial) -> TrialResult:
-        started, without = PARTS[-2:]
+        started, without = PARTS[-3:-1]
         started(trial.key, 1)
         for _ in range(3):
             seen.append((slot_is_free(), trials.slots.pool_is_down, trials.slots.taken_by(trial)))
@@ -332,7 +332,7 @@ def test_who_has_taken_the_nodes_meanwhile_is_waited_for(cpu: Callable[..., Pool
             log.append("over")
 
     def body(trial: Trial) -> TrialResult:
-        with PARTS[-1]():
+        with PARTS[-2]():
             assert other.take()
         return make_result(trial)
 
@@ -347,7 +347,7 @@ def test_a_stop_while_the_pool_is_down_takes_no_slots(cpu: Callable[..., PoolTri
     other = NodeLocks(load_pools()["cpu"], 1, 1, threading.Event())
 
     def body(trial: Trial) -> TrialResult:
-        with PARTS[-1]():
+        with PARTS[-2]():
             assert other.take()
             trials.stop.event.set()
         return make_result(trial, Outcome.CANCELLED)

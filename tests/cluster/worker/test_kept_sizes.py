@@ -1,0 +1,203 @@
+"""What a search for the largest batch keeps for later trials of its cell, on a pretended device."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from cluster.devices.cpu import Cpu
+from cluster.journal.journal import read_journal
+from cluster.kept_files import KEPT
+from cluster.trial_layout import JOURNAL
+from cluster.worker import max_batch
+from cluster.worker.kept_sizes import SIZES, read_sizes
+from cluster.worker.max_batch import SearchResult, seconds_searched, tell_ranks
+from tests.cluster.worker.probe_support import Here, LeavesPieces, Pretended, found_on
+
+
+class Shrunk(Pretended):
+    """A sample takes two hundredths of it."""
+
+    def place(self, batch: Any, prepare: Any, *, prefetch: bool) -> Any:
+        if (used := 0.1 + 0.02 * len(batch["vectors"])) > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory (shrunk)")
+        self.peak = max(self.peak, used)
+        return Cpu.place(self, batch, prepare, prefetch=prefetch)
+
+
+class Other(Pretended):
+    """Another device that holds as much."""
+
+    def describe(self) -> dict[str, Any]:
+        return {**super().describe(), "device_name": "another"}
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the trials keep what they found; one has."""
+    monkeypatch.setenv(KEPT, str(tmp_path / "kept"))
+    assert found_on(tmp_path / "first", monkeypatch, Pretended)[0].size == 87
+    [file] = (tmp_path / "kept" / SIZES).iterdir()
+    return file
+
+
+def test_a_later_trial_of_the_cell_tries_the_size_that_the_first_one_found(
+    kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, notes = found_on(tmp_path, monkeypatch, Pretended)
+    assert found == SearchResult(
+        87, "batch_size max: 87 samples fit and 88 did not, as an earlier trial of this cell found; tried again: 87 fits"
+    )
+    assert notes == ["batch size 87 fits with 97.0% of the device's memory"]
+    assert [command[-1] for command in Here.commands] == ["null"]
+
+
+@pytest.mark.parametrize(
+    ("device", "size", "why"), [(Shrunk, 43, "which does not fit now"), (Other, 87, "on another device or with other code")]
+)
+def test_where_it_does_not_hold_the_search_starts_anew(
+    kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: type[Pretended], size: int, why: str
+) -> None:
+    found, notes = found_on(tmp_path, monkeypatch, device)
+    assert found.size == size and f"{size + 1} does not" in found.note
+    assert f"batch_size max: an earlier trial of this cell found 87, {why}: the search starts anew" in notes
+    again, _ = found_on(tmp_path / "again", monkeypatch, device)
+    assert again.size == size and len(Here.commands) == 1, "what was found now is kept instead"
+
+
+def cut_off(folder: Path, monkeypatch: pytest.MonkeyPatch, device: type[Pretended]) -> list[str]:
+    """A search on a device that is cut off in its second process. Returns the sizes of which it has kept the answers."""
+
+    class Cut(Here):
+        def __init__(self, command: list[str]) -> None:
+            if len(self.commands) == 1:
+                raise KeyboardInterrupt
+            super().__init__(command)
+
+    with pytest.raises(KeyboardInterrupt), monkeypatch.context() as patched:
+        patched.setattr("tests.cluster.worker.probe_support.Here", Cut)
+        found_on(folder, patched, device)
+    [file] = (Path(os.environ[KEPT]) / SIZES).iterdir()
+    return list(json.loads(file.read_text())["answers"])
+
+
+def test_a_search_that_was_cut_off_goes_on_after_the_processes_that_had_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begun anew, two searches once cost a campaign on rented devices 28 minutes."""
+    monkeypatch.setenv(KEPT, str(tmp_path / "kept"))
+    kept = cut_off(tmp_path / "cut", monkeypatch, LeavesPieces)
+    assert kept[:2] == ["1", "8"]
+    found, notes = found_on(tmp_path / "rest", monkeypatch, LeavesPieces)
+    assert found.size == 87 and "88 does not" in found.note
+    assert (
+        notes[0]
+        == f"batch_size max: an earlier trial of this cell had tried {', '.join(kept)} when it was cut off: the search goes on from there"
+    )
+    assert not {*kept} & {note.split()[2] for note in notes if note.startswith("batch size ")}, "neither is tried again"
+    again, _ = found_on(tmp_path / "again", monkeypatch, LeavesPieces)
+    assert again.size == 87 and len(Here.commands) == 1, "now it is over"
+
+
+def test_what_a_process_had_answered_when_the_search_was_cut_off_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its flow cuts it off at any time, and one process may try all sizes. The size that it could not answer any more is tried again."""
+
+    class Slow(Here):
+        asked = 0
+
+        def wait(self, timeout: float) -> int:
+            Slow.asked += 1
+            raise TimeoutError if Slow.asked == 1 else KeyboardInterrupt
+
+        def terminate(self) -> None:
+            assert list(json.loads(file().read_text())["answers"])[:2] == ["1", "8"], "first kept, then ended, which takes time"
+
+    def file() -> Path:
+        [found] = (Path(os.environ[KEPT]) / SIZES).iterdir()
+        return found
+
+    monkeypatch.setenv(KEPT, str(tmp_path / "kept"))
+    with pytest.raises(KeyboardInterrupt), monkeypatch.context() as patched:
+        patched.setattr("tests.cluster.worker.probe_support.Here", Slow)
+        found_on(tmp_path / "cut", patched, Pretended)
+    assert Slow.asked == 2 and len(Here.commands) == 1
+    kept = json.loads(file().read_text())["answers"]
+    found, notes = found_on(tmp_path / "rest", monkeypatch, Pretended)
+    assert found.size == 87 and len(Here.commands) == 1
+    assert [note.split()[2] for note in notes if note.startswith("batch size ")] == ["88"] and "87" in kept
+
+
+def test_a_size_that_is_tried_again_alone_is_no_search(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flow whose time is over cuts searches off (tasks/sweep/batch_search.py), and no repeat that is about to measure."""
+    found_on(tmp_path, monkeypatch, Pretended)
+    notes = read_journal(tmp_path / JOURNAL).notes
+    assert [note["text"].split(" with")[0] for note in notes] == ["batch size 87 fits"]
+    assert not any("batch_search" in note for note in notes)
+
+
+def test_on_another_device_a_search_that_was_cut_off_starts_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Smaller(Other, Shrunk):
+        """Another device, which holds half as much."""
+
+    monkeypatch.setenv(KEPT, str(tmp_path / "kept"))
+    cut_off(tmp_path / "cut", monkeypatch, LeavesPieces)
+    found, notes = found_on(tmp_path / "rest", monkeypatch, Smaller)
+    assert found.size == 43 and "44 does not" in found.note
+    assert "batch_size max: what it tried was on another device or with other code: the search starts anew" in notes
+    assert {"1", "8"} <= {note.split()[2] for note in notes if note.startswith("batch size ")}
+
+
+@pytest.mark.parametrize(("device", "seconds"), [(Pretended, 10.0), (LeavesPieces, 70.0)])
+def test_what_a_search_took_beyond_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: type[Pretended], seconds: float
+) -> None:
+    monkeypatch.setattr(max_batch, "time", SimpleNamespace(monotonic=lambda: 10.0 * len(Here.commands)))  # each takes ten seconds
+    monkeypatch.setenv(KEPT, str(tmp_path / "kept"))
+    found, _ = found_on(tmp_path / "first", monkeypatch, device)
+    assert found.seconds == pytest.approx(seconds) and len(Here.commands) == 1 + seconds / 10
+    repeat, _ = found_on(tmp_path / "repeat", monkeypatch, device)
+    assert repeat.seconds is None and repeat.size == found.size
+    for told, expected in ((found, seconds), (repeat, None), (None, None)):
+        monkeypatch.setenv("SWEEPBENCH_BATCH_SEARCH_S", "1")
+        tell_ranks(told)
+        assert seconds_searched() == (None if expected is None else pytest.approx(expected))
+
+
+def test_with_other_code_than_the_trial_imports_the_search_starts_anew(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, notes = found_on(tmp_path, monkeypatch, Pretended, code="c0ded")
+    assert "batch_size max: an earlier trial of this cell found 87, on another device or with other code: the search starts anew" in notes
+
+
+def test_where_the_code_is_not_known_nothing_is_kept_or_taken(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = kept.read_bytes()
+    _, notes = found_on(tmp_path, monkeypatch, Pretended, code=None)
+    assert not any("an earlier trial" in note for note in notes) and len(notes) > 3
+    assert kept.read_bytes() == before
+
+
+def test_other_files_of_the_tree_are_no_other_code(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cluster.worker.environment.running_tree", lambda: "another")
+    _, notes = found_on(tmp_path, monkeypatch, Pretended)
+    assert notes == ["batch size 87 fits with 97.0% of the device's memory"]
+
+
+def test_a_damaged_file_is_told_and_searched_anew(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept.write_text("{")
+    found, notes = found_on(tmp_path, monkeypatch, Pretended)
+    assert found.size == 87 and str(kept) in notes[0]
+    assert notes[0].startswith("batch_size max: what an earlier trial found cannot be read: ")
+
+
+def test_another_cell_knows_nothing_of_it(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(max_batch, "read_sizes", lambda cell, say: read_sizes(f"{cell}0", say))
+    assert len(found_on(tmp_path, monkeypatch, Pretended)[1]) > 3
+
+
+def test_trials_that_keep_nothing_search_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(KEPT, raising=False)
+    for name in ("a", "b"):
+        assert len(found_on(tmp_path / name, monkeypatch, Pretended)[1]) > 3
