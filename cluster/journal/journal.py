@@ -23,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from cluster.journal.errors import JournalError, JournalInUse, LaterJournal
+from cluster.journal.errors import JournalError, JournalInUse, LaterJournal, Writer
 from cluster.journal.lines import Record, parse, to_json, unwrap, wrap
 from cluster.journal.writer_lock import ENDED_S, WriterLock
 from experiments.journal_mark import JournalMark
@@ -387,12 +387,11 @@ def _attempt_of(follower: JournalFollower, records: list[Record], attempt: int |
     return [], None
 
 
-def last_writer(path: Path) -> str:
+def last_writer(path: Path) -> Writer:
     """Who began the last section of a journal, as far as it says."""
     try:
         records = JournalFollower(path).poll()
     except JournalError:
         records = []
     begun = next((record for record in reversed(records) if record["kind"] == "attempt"), {})
-    host = f" on {begun['host']}" if "host" in begun else ""
-    return f"process {begun['pid']}{host} (attempt {begun['attempt']})" if "pid" in begun else "another process"
+    return Writer(begun.get("pid"), begun.get("host"), begun.get("attempt"), begun.get("trial"))

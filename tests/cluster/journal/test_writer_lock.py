@@ -19,9 +19,10 @@ from pathlib import Path
 import pytest
 
 from cluster.journal import earlier_attempt
-from cluster.journal.errors import JournalError, JournalInUse
+from cluster.journal.errors import JournalError, JournalInUse, Writer
 from cluster.journal.journal import JournalWriter, last_writer, read_journal
 from cluster.journal.writer_lock import WriterLock, writer_ended
+from cluster.process_marks import MARK
 
 ROOT = Path(__file__).parents[3]
 _WRITE = """
@@ -204,13 +205,44 @@ def test_a_writer_that_meets_a_damaged_journal_holds_no_lock(tmp_path: Path) -> 
 
 def test_the_writer_that_is_named_is_the_last_one(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
-    assert last_writer(path) == "another process", "it has written nothing yet"
+    assert str(last_writer(path)) == "another process", "it has written nothing yet"
     for attempt in (1, 2):
-        with JournalWriter(path, attempt) as journal:
+        with JournalWriter(path, attempt, trial="abc") as journal:
             journal.append("note", text="something")
-    assert last_writer(path) == f"process {os.getpid()} on {os.uname().nodename} (attempt 2)"
+    assert last_writer(path) == Writer(os.getpid(), os.uname().nodename, 2, "abc")
+    assert str(last_writer(path)) == f"process {os.getpid()} on {os.uname().nodename} (attempt 2)"
     path.write_bytes(b"damaged\n")
-    assert last_writer(path) == "another process"
+    assert last_writer(path) == Writer()
+
+
+@pytest.mark.parametrize(
+    ("writer", "told"),
+    [
+        (Writer(7, "node-7", 1, "abc"), "end them on node-7, where `grep -lz SWEEPBENCH_TRIAL=abc /proc/[0-9]*/environ` lists them"),
+        (Writer(7, "node-7", 1), "end them"),  # of an early journal
+        (Writer(7, None, 1, "abc"), "end them"),
+        (Writer(), "end them"),
+    ],
+)
+def test_where_the_processes_are_to_be_ended_and_how_they_are_found_is_said(writer: Writer, told: str) -> None:
+    who = f"{writer} or a child of it still writes there after 30 s"
+    assert str(JournalInUse.after(30.0, Path("j"), writer)) == f"j: {who}, so no other attempt may; {told}"
+
+
+def test_the_command_that_is_named_finds_the_processes_of_the_trial_and_no_others(tmp_path: Path) -> None:
+    key = "abcdef0123456789"
+    told = Writer(7, "here", 1, key).how_to_end.split("`")[1]
+    program = [sys.executable, "-c", "print(flush=True); input()"]
+    with (
+        subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, MARK: key}) as marked,
+        subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, MARK: key[::-1]}) as other,
+    ):
+        for process in (marked, other):
+            assert process.stdout is not None and process.stdout.readline()
+        found = subprocess.run(["bash", "-c", told], capture_output=True, text=True, check=False).stdout.split()
+        for process in (marked, other):
+            process.communicate(b"\n")
+    assert found == [f"/proc/{marked.pid}/environ"]
 
 
 def test_what_the_earlier_writer_adds_until_it_ends_is_kept(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from ray.exceptions import OutOfMemoryError as HostMemoryError
 from ray.train import ControllerError, WorkerGroupError
 from ray.train.v2._internal.exceptions import UserExceptionWithTraceback, WorkerHealthCheckFailedError
 
-from cluster.journal.errors import JournalInUse
+from cluster.journal.errors import JournalInUse, Writer
 from cluster.worker.outcome import REASON_LIMIT, Cancelled, Diverged, TrialEnded, classify
 from experiments.components.workload import DataError, Unsupported
 from experiments.trial import Outcome
@@ -37,7 +37,11 @@ PEER = RuntimeError("[../gloo/transport/tcp/pair.cc:534] Connection closed by pe
         ),
         (OSError(errno.EIO, "no", "/data/c"), Outcome.INFRA, "data_lost: [Errno 5] no: '/data/c'; it is not in the trial's own folder"),
         (FileNotFoundError(errno.ENOENT, "No such file", "/a"), Outcome.CRASHED, "FileNotFoundError: "),
-        (JournalInUse.after(30.0, Path("/a/j"), "process 7"), Outcome.INFRA, "earlier_attempt: /a/j: process 7 or a child of it still"),
+        (
+            JournalInUse.after(30.0, Path("/a/j"), Writer(7, "n", 1)),
+            Outcome.INFRA,
+            "earlier_attempt: /a/j: process 7 on n (attempt 1) or a child",
+        ),
         (MemoryError(), Outcome.INFRA, "host_oom: "),
         (RuntimeError("DataLoader worker (pid 12) is killed by signal: Killed."), Outcome.INFRA, "worker_lost: "),
         (Cancelled("told to end"), Outcome.CANCELLED, "told to end"),
