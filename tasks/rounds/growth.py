@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from experiments.spec.schema import MOST_ROUNDS
+from experiments.trial import Outcome
 from tasks.rounds.decide_plan import decide_note, one_more_round
 from tasks.rounds.race_plan import one_more_heat, race_note
 from tasks.sweep.aa_plan import one_more_pair
@@ -25,10 +26,15 @@ def growth(plan: Plan) -> More | None:
 
 
 def seconds_run(store: SweepStore, plan: Plan) -> float:
-    """For how long some of the trials that have ended ran, s: what ran side by side counts once, and no pause between two trials counts."""
+    """For how long some of the trials that have ended ran, s: what ran side by side counts once, and no pause between two trials counts.
+
+    Nor does one that was cancelled: it runs again, and what was cut off (tasks/sweep/batch_search.py) could else never go on in a budget
+    that it had used up.
+    """
     results = [result for trial in plan.trials if (result := readable_result(store, trial.key)) is not None]
+    ran = [result for result in results if result.outcome is not Outcome.CANCELLED]
     total, until = 0.0, -math.inf
-    for result in sorted(results, key=lambda result: result.started_at):
+    for result in sorted(ran, key=lambda result: result.started_at):
         total += max(0.0, result.finished_at - max(result.started_at, until))
         until = max(until, result.finished_at)
     return total

@@ -8,7 +8,7 @@ from experiments.trial import Outcome
 from tasks.rounds.growth import growth, most_trials, seconds_run
 from tasks.sweep.aa_plan import one_more_pair
 from tasks.sweep.store import AaSettings, DecideSettings, Plan, SweepStore
-from tests.tasks.plan_support import make_plan, make_result, make_suite, make_trial
+from tests.tasks.plan_support import make_plan, make_result, make_suite, make_trial, saved
 
 
 def test_pairs_are_added_to_an_aa_sweep_alone() -> None:
@@ -68,3 +68,11 @@ def test_never_more_than_the_suites_limit() -> None:
 def test_pairs_are_counted_and_what_is_planned_whole_does_not_grow() -> None:
     assert most_trials(rounds_of_three(1, aa=AaSettings(pairs=20, minutes=5.0))) == 40
     assert most_trials(rounds_of_three(1)) is None
+
+
+def test_what_was_cancelled_takes_none_of_the_time_since_it_runs_again() -> None:
+    plan = make_plan([make_trial(1), make_trial(2), make_trial(3)])
+    store = saved(plan)
+    for trial, outcome, at in zip(plan.trials, (Outcome.OK, Outcome.CANCELLED, Outcome.INFRA), (0.0, 100.0, 200.0), strict=True):
+        store.save_result(make_result(trial, outcome, started_at=at, finished_at=at + 10.0 + at / 100))
+    assert seconds_run(store, plan) == pytest.approx(10.0 + 12.0)
