@@ -179,6 +179,7 @@ class _Search:
         self._about: dict[str, Any] = {}  # what the latest answer holds for
         self._code = trial.key_parts.get("code")  # without it nothing tells whether what was found still holds
         self._searches = False  # more than one size is tried
+        self._unkept = False  # it was said that nothing can be kept
         self._begun: KeptSizes | None = None  # what is gone on with, until the first answer says whether it holds here
 
     def run(self) -> SearchResult:
@@ -235,8 +236,14 @@ class _Search:
         self._known[size] = answer
         if self._searches and self._code:  # each answer: the search may be cut off before the next one
             answers = {size: answer[:2] for size, answer in self._known.items()}
-            keep_sizes(self._trial.cell, KeptSizes(about=about, answers=answers), self._say)
+            keep_sizes(self._trial.cell, KeptSizes(about=about, answers=answers), self._say_unkept)
         self._note(size, answer)
+
+    def _say_unkept(self, text: str) -> None:
+        """Once: it fails for each answer, and the error names a temporary file, so the text differs."""
+        if not self._unkept:
+            self._unkept = True
+            self._say(text)
 
     def _note(self, size: int, answer: Answer) -> None:
         """Of a search also what it knows by now: whoever follows the journal tells by that whether there is one."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -190,6 +192,21 @@ def test_a_damaged_file_is_told_and_searched_anew(kept: Path, tmp_path: Path, mo
     found, notes = found_on(tmp_path, monkeypatch, Pretended)
     assert found.size == 87 and str(kept) in notes[0]
     assert notes[0].startswith("batch_size max: what an earlier trial found cannot be read: ")
+
+
+def test_that_nothing_can_be_kept_is_told_once_and_the_search_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEPT, str(tmp_path / "kept"))
+    number = count(1)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", f"temporary {next(number)}")
+
+    monkeypatch.setattr("cluster.worker.kept_sizes.atomic_write", full)
+    found, notes = found_on(tmp_path / "first", monkeypatch, Pretended)
+    assert found.size == 87 and sum(note.startswith("batch size ") for note in notes) > 3
+    assert [note for note in notes if "cannot be kept" in note] == [
+        "batch_size max: what was found cannot be kept: [Errno 28] No space left on device: 'temporary 1'"
+    ]
 
 
 def test_another_cell_knows_nothing_of_it(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
