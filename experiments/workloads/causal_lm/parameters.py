@@ -44,7 +44,8 @@ class ModelParameters(TextParameters):
 class Parameters(ModelParameters):
     """Settings of training."""
 
-    same_work = ("tuning", "packing")  # a token that sees its own document alone costs less, and learns from less
+    # fewer adapters, or a token that sees its own document alone, cost less and learn something else
+    same_work = ("tuning", "lora_rank", "lora_targets", "packing")
 
     tuning: Literal["full", "lora"] = Field("full", description="all weights, or low-rank adapters beside frozen ones (Hu et al. 2021)")
     lora_rank: int = Field(16, ge=1, le=1024, description="of tuning lora")
