@@ -48,6 +48,7 @@ class Metric:
     depends_on_batch: comparable only between cells of one batch size.
     depends_on_seed: of the model, not of the time it takes: trials of one seed agree in it, whatever those of other seeds would show.
     of_steps: a field of each step, not of the summary.
+    beside: metrics that a table shows with it, as its field tells them together; a suite may name others (`report: beside`).
     """
 
     name: str
@@ -62,6 +63,8 @@ class Metric:
     depends_on_seed: bool = False
     of_steps: bool = False
     short: str = ""  # the name without its unit, where the name holds one
+    meaning: str = ""  # of a label that is an abbreviation, in a few words
+    beside: tuple[str, ...] = ()
     words: tuple[str, str] | None = None  # of a change for the worse and for the better, where the kind's do not fit
 
     @property

@@ -103,10 +103,10 @@ def _batch_times(label: str, description: str) -> tuple[Metric, ...]:
     )
 
 
-def _interval(name: str, unit: str, description: str, short: str) -> tuple[Metric, ...]:
-    """A rate that is throughput times something, and the ends of its interval."""
+def _interval(name: str, unit: str, description: str, short: str, beside: tuple[str, ...] = ()) -> tuple[Metric, ...]:
+    """A rate that is throughput times something, and the ends of its interval. `beside`: of Metric, of the rate."""
     ends = (_rate(f"{name}_{end}", unit, f"the same of throughput_{end}", short=f"{short} {end}") for end in ("low", "high"))
-    return _rate(name, unit, description, short=short), *ends
+    return replace(_rate(name, unit, description, short=short), beside=beside), *ends
 
 
 REGISTRY: tuple[Metric, ...] = (
@@ -221,10 +221,12 @@ REGISTRY: tuple[Metric, ...] = (
         Kind.SHARE,
         "FLOPs of a sample x throughput / (devices x peak FLOP/s of the precisions that compute)",
         depends_on_node=True,
+        short="MFU",
+        meaning="model FLOP utilisation, against the peak of the precisions that compute",
     ),
     *_interval("tflops_per_device", "TFLOP/s", "FLOPs of a sample x throughput / devices / 10^12", "TFLOP/s per device"),
-    *_interval("tokens_per_s", "tokens/s", "of language models: throughput x tokens of a sample", "tokens/s"),
-    *_interval("tokens_per_s_per_device", "tokens/s", "tokens_per_s / devices", "tokens/s per device"),
+    *_interval("tokens_per_s", "tokens/s", "of language models: throughput x tokens of a sample", "tokens/s", beside=("mfu",)),
+    *_interval("tokens_per_s_per_device", "tokens/s", "tokens_per_s / devices", "tokens/s per device", beside=("mfu",)),
     _seconds(
         "epoch_time_s",
         "samples of the epoch that the workload names (vit: the 1,281,167 training images of ImageNet-1K) / throughput",

@@ -19,6 +19,7 @@ def check_report(profile: ProfileContext, axes: Sequence[str]) -> ReportSettings
         return ReportSettings(rows=list(axes[:-1]) or list(axes), columns=axes[-1])
     _check_table(profile, report, axes)
     _check_compared(profile, report)
+    _check_beside(profile, report)
     for number, figure in enumerate(report.figures):
         _check_figure(profile, number, figure, axes)
     _check_published(profile, report)
@@ -91,6 +92,16 @@ def _check_compared(profile: ProfileContext, report: ReportSettings) -> None:
     if report.minimum_effect is not None and report.minimum_effect >= 1 and metric.scale is Scale.LOG:
         place = profile.key("report", "minimum_effect")
         profile.complain(place, f"is {report.minimum_effect:g}", "write a share below 1: 0.02 is 2 %")
+
+
+def _check_beside(profile: ProfileContext, report: ReportSettings) -> None:
+    names = report.beside or []
+    for number, name in enumerate(names):
+        key = profile.key("report", "beside", number)
+        if "*" in name:
+            profile.complain(key, f"{name!r} is several metrics", "name one; a figure can show them all")
+        elif _check_metric(profile, key, name) and name in (report.metric, *names[:number]):
+            profile.complain(key, f"{name} is shown already", "name each metric once")
 
 
 def _check_metric(profile: ProfileContext, key: KeyPath, name: str) -> bool:

@@ -81,6 +81,10 @@ class ReportSettings(Strict):
     rows: list[str] = Field(min_length=1, description="axes whose values name the rows")
     columns: str | None = Field(description="axis whose values are the columns; null: one column, the metric")
     metric: str = Field(default="throughput", description="summary metric in the cells")
+    beside: list[str] | None = Field(
+        default=None,
+        description="further summary metrics in each cell, which are not compared; null: MFU beside tokens/s, nothing beside others",
+    )
     title: str | None = Field(default=None, max_length=200, description="of the table; null: made of workload and metric")
     figures: list[ReportFigure] = Field(default_factory=list, description="metrics over the values of an axis")
     published: PublishedColumn | None = Field(
@@ -91,6 +95,12 @@ class ReportSettings(Strict):
         gt=0,
         description="a smaller difference is called the same: 0.02 is 2 %; of a score or a count, in its unit",
     )
+
+    @property
+    def shown_beside(self) -> list[str]:
+        """The metrics beside `metric` in each cell: those named, else those that the registry has for it."""
+        names = metric_of(self.metric).beside if self.beside is None else self.beside
+        return [name for name in names if name != self.metric]  # a race may be by another metric than its suite
 
 
 class Rounds(Strict):

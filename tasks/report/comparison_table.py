@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from experiments.config.scalar_text import table_text
 from experiments.metric import Kind, Metric, Scale
+from experiments.metrics import metric_of
 from experiments.parameters import MOST_SAMPLES
 from experiments.spec.schema import Suite
 from experiments.stats.loss_parity import ParityStatus
@@ -17,7 +18,7 @@ from experiments.stats.step_interval import TOO_SHORT
 from experiments.stats.verdict import Verdict
 from experiments.trial import Scalar, label
 from tasks.analysis.cell import Cell
-from tasks.analysis.compare_cells import layout
+from tasks.analysis.compare_cells import in_currency, layout
 from tasks.analysis.judge_cells import OF_MANY
 from tasks.report.levels import level_text
 from tasks.report.marks import Mark, in_order, marks_of, rounds_of_ratio, why_open
@@ -56,16 +57,22 @@ class TableCell:
     outcome: str = ""
     reason: str = ""
     notes: Sequence[str] = ()
+    beside: Sequence[tuple[Metric, float]] = ()  # further metrics, which are not compared, and their values
 
     def shown(self) -> ShownCell:
         """For a terminal."""
         if self.outcome:
             return ShownCell(style="dim" if self.outcome == "to do" else "yellow", parts=[(self.outcome, "")])
-        parts = [(f"{self.value} {self.plus_minus}".strip(), "")]
+        parts = [(f"{self.value} {self.plus_minus}".strip(), ""), *((f", {text}", "not bold") for text in self.further)]
         if self.change:
             parts += [("  ", ""), (self.change, "strike not bold" if self.struck else f"not bold {self._colour}")]
             parts += [("".join(f" {mark.sign}" for mark in self.marks), "not bold dim")] if self.marks else []
         return ShownCell(style="bold", parts=[(text, style) for text, style in parts if text])
+
+    @property
+    def further(self) -> list[str]:
+        """The further metrics in words: `MFU 45.1 %`."""
+        return [f"{metric.label} {quantity(value, metric)}" for metric, value in self.beside]
 
     @property
     def _colour(self) -> str:
@@ -132,8 +139,14 @@ class ComparisonTable:
         compared = [place.cell.speedup for place in places if place.change and place.cell and place.cell.speedup]
         known = any(math.isfinite(ratio.se) for ratio in compared)
         ratio = [f"{self.ratio} the baseline{f', with its interval in brackets: {self.level}' if known else ''}"] if compared else []
-        said = "; ".join([*plus, *ratio])
+        said = "; ".join([*plus, *self._beside, *ratio])
         return f"{said}.{_LESS_ROUNDS if known else ''}" if said else ""
+
+    @property
+    def _beside(self) -> list[str]:
+        """What each further metric in the cells is: `peak memory is the mean of repeats`."""
+        shown = dict.fromkeys(metric for _, row in self.rows for place in row for metric, _ in place.beside)
+        return [f"{one.label} is {f'{one.meaning} (mean of repeats)' if one.meaning else 'the mean of repeats'}" for one in shown]
 
     @property
     def header(self) -> list[str]:
@@ -232,7 +245,10 @@ def build_table(cells: Sequence[Cell], suite: Suite) -> ComparisonTable:
         [
             (
                 _row_texts(row_axes, name, list(rows[name].values())),
-                [table_cell(row.get(values), shared_note=shared_note, shared_why=why) for values in columns],
+                [
+                    table_cell(row.get(values), shared_note=shared_note, shared_why=why, beside=suite.report.shown_beside)
+                    for values in columns
+                ],
             )
             for name, row in ((name, rows[name]) for name in _in_order(rows))
         ],
@@ -273,10 +289,13 @@ def _title(metric: Metric) -> str:
     return f"{name[:1].upper()}{name[1:]}" + (f", {metric.unit}" if metric.unit and metric.unit not in name else "")
 
 
-def table_cell(cell: Cell | None, *, shared_note: str | None = None, shared_why: str | None = None) -> TableCell:
+def table_cell(
+    cell: Cell | None, *, shared_note: str | None = None, shared_why: str | None = None, beside: Sequence[str] = ()
+) -> TableCell:
     """What one place of the table says; empty where the matrix has no such cell.
 
     `shared_note`, `shared_why`: a parity note, and why a cell is undecided, that are said once for all cells and not here.
+    `beside`: further metrics to show; one that no repeat knows is left out.
     """
     if cell is None:
         return TableCell()
@@ -310,6 +329,7 @@ def table_cell(cell: Cell | None, *, shared_note: str | None = None, shared_why:
         "baseline" if cell.is_compared_with else _change(cell),
         marks_of(cell),
         notes=notes,
+        beside=[(in_currency(metric_of(name), cell.rows), value) for name in beside if (value := cell.mean(name)) is not None],
     )
 
 

@@ -105,8 +105,10 @@ def comparison_markdown(table: ComparisonTable) -> str:
         if cell.outcome:
             return f"*{md(cell.outcome)}*{_mark(cell.reason, notes)}"
         speedup = f"~~{md(cell.speedup)}~~" if cell.struck else md(cell.speedup)
-        parts = (f"**{md(cell.value)}**" if cell.value else "", md(cell.plus_minus), speedup, md(cell.verdict))
-        text = " ".join(part for part in parts if part)
+        value = " ".join(filter(None, (f"**{md(cell.value)}**" if cell.value else "", md(cell.plus_minus))))
+        change = " ".join(filter(None, (speedup, md(cell.verdict))))
+        further = [md(one) for one in cell.further]  # between commas: what follows is not of them
+        text = ", ".join(filter(None, (value, *further, change))) if further else f"{value} {change}".strip()
         return text + "".join(sorted((_mark(note, notes) for note in cell.notes), key=_numeral))
 
     axes = table.telling_axes

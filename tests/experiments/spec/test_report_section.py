@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from cluster.pools.pool import load_pools
 from experiments.config.errors import ConfigError
 from experiments.spec.load import list_suites, load_suite
 from experiments.spec.matrix import expand
+from experiments.spec.schema import ReportSettings
 from tests.experiments.spec.suite_helpers import every_profile
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -95,6 +97,15 @@ def test_a_name_that_no_axis_has_is_refused_in_a_condition_and_in_a_figure(tmp_p
         ("  metric: eval_winoground_group_before", "  metric: eval_bleu_before", 22, "report.metric: unknown metric 'eval_bleu_before'"),
         ("  metric: eval_winoground_group_before", "  metric: settled_at_step", 22, "settled_at_step is better neither high nor low"),
         ("  metric: eval_winoground_group_before", "  metric: throughput\n  minimum_effect: 1.0", 23, "report.minimum_effect: is 1; write"),
+        ("  metric: eval_winoground_group_before", "  beside: [throughput, mfuu]", 22, "report.beside[1]: unknown metric 'mfuu'"),
+        ("  metric: eval_winoground_group_before", "  beside: [mfu, mfu]", 22, "report.beside[1]: mfu is shown already; name each"),
+        ("  metric: eval_winoground_group_before", "  beside: [throughput]", 22, "report.beside[0]: throughput is shown already"),
+        (
+            "  metric: eval_winoground_group_before",
+            "  beside: ['eval_magnitude_*_after']",
+            22,
+            "report.beside[0]: 'eval_magnitude_*_after' is several metrics; name one; a figure can show them all",
+        ),
         (
             "  metric: eval_winoground_group_before",
             "  figures: [{title: a, metric: rms.patch, x: model}]",
@@ -121,3 +132,19 @@ def test_a_metric_that_cannot_be_compared_is_refused_with_file_line_and_key(
     assert f"winoground.yaml:{line}: report" in str(refused.value) and says in str(refused.value)
     path.write_text(text.replace(old, f"{old}\n  minimum_effect: 1.0", 1))  # in the score's unit, so 1 is a value like others
     assert load_suite(str(path), pools=load_pools()).report.minimum_effect == 1.0
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ({}, []),
+        ({"metric": "tokens_per_s"}, ["mfu"]),
+        ({"metric": "tokens_per_s_per_device"}, ["mfu"]),
+        ({"metric": "tokens_per_s", "beside": []}, []),
+        ({"metric": "mfu", "beside": ["mfu", "throughput"]}, ["throughput"]),
+        ({"metric": "latency_p50_s", "beside": ["latency_p90_s", "mfu"]}, ["latency_p90_s", "mfu"]),
+    ],
+)
+def test_what_stands_beside_the_metric_is_what_the_suite_names_else_what_the_registry_does(given: dict[str, Any], shown: list[str]) -> None:
+    """A plan of before has no such key. A race may be by a metric that its suite shows beside another."""
+    assert ReportSettings(rows=["pool"], columns=None, **given).shown_beside == shown

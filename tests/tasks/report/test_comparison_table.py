@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
 from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import OF_MANY, TOO_WIDE
+from tasks.analysis.trial_row import TrialRow
 from tasks.report.comparison_table import ComparisonTable, TableCell, table_cell
 from tasks.report.html import render_html
 from tasks.report.markdown import comparison_markdown, md
@@ -32,6 +34,48 @@ def test_a_place_holds_the_rate_its_interval_and_its_speedup() -> None:
     assert [place.notes for place in (base, faster)] == [[], []] and not faster.struck
     missing = places["cpu · MP-2"]
     assert (missing.outcome, missing.value, missing.shown().plain) == ("ok", "", "ok")
+
+
+def with_mfu(value: float | None, axes: dict[str, Any]) -> list[TrialRow]:
+    return repeats(axes, 100.0, metric="tokens_per_s", summary={} if value is None else {"mfu": value})
+
+
+def test_mfu_stands_beside_tokens_per_second_where_it_is_known() -> None:
+    """No suite has to ask: so reports of sweeps of before show it too."""
+    table = table_of([*with_mfu(0.289, workers(0)), *with_mfu(0.4512, workers(1))], settings(metric="tokens_per_s"))
+    ((_, (base, other)),) = table.rows
+    assert (base.further, other.further) == (["MFU 28.9 %"], ["MFU 45.1 %"])
+    assert base.shown().plain == "100.0 tokens/s ±2.5 %, MFU 28.9 %"
+    assert other.shown().plain.startswith("100.0 tokens/s ±2.5 %, MFU 45.1 %  x1.00")
+    assert ("MFU 45.1 %", "not bold") in [(text.removeprefix(", "), style) for text, style in other.shown().parts], "not as the value is"
+    meaning = "MFU is model FLOP utilisation, against the peak of the precisions that compute (mean of repeats); x is the speed-up"
+    assert table.reading.startswith(f"± is half the 95 % interval; {meaning}")
+    [line] = [line for line in comparison_markdown(table).splitlines() if "baseline" in line]
+    assert line.startswith("| cpu | **100.0 tokens/s** ±2.5 %, MFU 28.9 %, baseline | **100.0 tokens/s** ±2.5 %, MFU 45.1 %, x1.00")
+    for unknown in (
+        table_of([*with_mfu(None, workers(0)), *with_mfu(None, workers(1))], settings(metric="tokens_per_s")),
+        table_of([*with_mfu(0.3, workers(0)), *with_mfu(0.4, workers(1))], settings(metric="tokens_per_s", beside=[])),
+    ):
+        assert "MFU" not in unknown.reading + comparison_markdown(unknown)
+        assert unknown.rows[0][1][0].shown().plain == "100.0 tokens/s ±2.5 %"
+
+
+def test_a_suite_names_what_else_stands_in_a_cell() -> None:
+    known = {"mfu": 0.3, "peak_memory_bytes": 3 * 2**30, "tokens_per_s": 512.0}
+    rows = [*repeats(workers(0), 100.0, summary=known), *repeats(workers(1), 120.0)]
+    plain = table_of(rows)
+    assert plain.rows[0][1][0].further == [] and "MFU" not in plain.reading, "beside samples/s only where it is asked for"
+    asked = table_of(rows, settings(beside=["peak_memory_bytes", "mfu"]))
+    ((_, (base, other)),) = asked.rows
+    assert base.further == ["peak memory 3.00 GiB", "MFU 30.0 %"] and other.further == []
+    assert "; peak memory is the mean of repeats; MFU is model FLOP" in asked.reading
+
+
+def test_the_page_has_further_metrics_on_a_line_below_the_value() -> None:
+    report = report_of([*with_mfu(0.289, workers(0)), *with_mfu(None, workers(1))], settings(metric="tokens_per_s"))
+    html = render_html(report)
+    assert '<span class="dim">±2.5 %</span><br><span class="nb">MFU 28.9 %</span><br>' in html
+    assert html.count("MFU 28.9 %</span>") == 1
 
 
 def test_a_speedup_says_where_it_is_the_same_or_undecided() -> None:
