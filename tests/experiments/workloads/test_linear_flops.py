@@ -33,12 +33,19 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "t5_inference": {**TEXT, "source_length": 48, "target_length": 16},
     "vit": {},
 }
+RANDOM = {"weights": "random", "size": "tiny", "dataset": "drawn", "drawn_rows": 16, "text_length": 16}
+# They do not say how many of their FLOPs are in linear layers: the canary's file never changes, and Winoground's models are the user's
+WITHOUT_A_COUNT: list[tuple[str, dict[str, Any]]] = [
+    ("canary", {}),
+    ("winoground", {**RANDOM, "family": "clip"}),
+    ("winoground", {**RANDOM, "family": "bridgetower"}),
+]
 
 
-def made(name: str) -> tuple[Any, Any]:
+def made(name: str, settings: dict[str, Any]) -> tuple[Any, Any]:
     """(workload, its model, the blocks' linear layers in simulated fp8), on the CPU."""
     module = workloads.load(name)
-    parameters = module.Parameters(precision="fp8_simulated", batch_size=BATCH, **SETTINGS[name])
+    parameters = module.Parameters(precision="fp8_simulated", batch_size=BATCH, **settings)
     values = parameters.model_dump(mode="json")
     dataset.build(values)
     one = module.build(Context(parameters, dataset.resolve(values), "cpu", 0, 1, BATCH))
@@ -74,21 +81,26 @@ def counted(model: torch.nn.Module, calls: Iterator[Any]) -> list[float]:
             return found[:-1]
 
 
+def steps(one: Any, model: Any, number: int) -> Iterator[None]:
+    for batch, _ in zip(one.batches(), range(number), strict=False):
+        with torch.set_grad_enabled(trains(one)), torch.autocast("cpu", torch.bfloat16):
+            loss = one.loss(model, one.prepare(batch))
+        if trains(one):
+            loss.backward()
+        assert bool(loss.isfinite())
+        yield
+
+
+def test_every_workload_has_a_case() -> None:
+    ours = {name for name in workloads.names() if not workloads.is_extra(name)}
+    assert ours == {*SETTINGS, *(name for name, _ in WITHOUT_A_COUNT)}
+
+
 @pytest.mark.parametrize("name", SETTINGS)
 def test_flops_of_linear_layers_are_those_that_a_step_makes(name: str) -> None:
-    one, model = made(name)
+    one, model = made(name, SETTINGS[name])
     kinds = 3 if name == "flava" else 1
-
-    def steps() -> Iterator[None]:
-        for batch, _ in zip(one.batches(), range(kinds), strict=False):
-            with torch.set_grad_enabled(trains(one)), torch.autocast("cpu", torch.bfloat16):
-                loss = one.loss(model, one.prepare(batch))
-            if trains(one):
-                loss.backward()
-            assert bool(loss.isfinite())
-            yield
-
-    found = sum(counted(model, steps())) / kinds / BATCH
+    found = sum(counted(model, steps(one, model, kinds))) / kinds / BATCH
     assert one.linear_flops_per_sample() == pytest.approx(found, rel=TOLERANCE.get(name, 1e-6))
     whole = one.flops_per_sample()
     shares = flops_by_precision(one, "fp8", whole)
@@ -98,3 +110,12 @@ def test_flops_of_linear_layers_are_those_that_a_step_makes(name: str) -> None:
 
 # t5_inference counts one pass over document and summary; written token by token the summary's first token is one more
 TOLERANCE: dict[str, float] = {"t5_inference": 0.1}
+
+
+@pytest.mark.parametrize(("name", "settings"), WITHOUT_A_COUNT)
+def test_without_a_count_linear_layers_compute_in_8_bits_and_there_is_no_mfu(name: str, settings: dict[str, Any]) -> None:
+    one, model = made(name, settings)
+    found = sum(counted(model, steps(one, model, 1))) / BATCH
+    whole = one.flops_per_sample()
+    assert found > 0 and whole in (None, found), "all of the canary's FLOPs are in its linear layers"
+    assert flops_by_precision(one, "fp8", whole) is None, "no peak, rather than a wrong one"
