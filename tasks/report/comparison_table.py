@@ -71,8 +71,9 @@ class TableCell:
 
     @property
     def further(self) -> list[str]:
-        """The further metrics in words: `MFU 45.1 %`."""
-        return [f"{metric.label} {quantity(value, metric)}" for metric, value in self.beside]
+        """The further metrics in words: `MFU 45.1 %`; without a unit that the label says, as of `tokens/s per device`."""
+        texts = [(metric, quantity(value, metric)) for metric, value in self.beside]
+        return [f"{one.label} {text.removesuffix(f' {one.unit}') if one.unit in one.label.split() else text}" for one, text in texts]
 
     @property
     def _colour(self) -> str:

@@ -61,13 +61,13 @@ def test_mfu_stands_beside_tokens_per_second_where_it_is_known() -> None:
 
 
 def test_a_suite_names_what_else_stands_in_a_cell() -> None:
-    known = {"mfu": 0.3, "peak_memory_bytes": 3 * 2**30, "tokens_per_s": 512.0}
+    known = {"mfu": 0.3, "peak_memory_bytes": 3 * 2**30, "tflops_per_device": 297.0, "latency_p50_s": 0.0123}
     rows = [*repeats(workers(0), 100.0, summary=known), *repeats(workers(1), 120.0)]
     plain = table_of(rows)
     assert plain.rows[0][1][0].further == [] and "MFU" not in plain.reading, "beside samples/s only where it is asked for"
-    asked = table_of(rows, settings(beside=["peak_memory_bytes", "mfu"]))
+    asked = table_of(rows, settings(beside=["peak_memory_bytes", "mfu", "tflops_per_device", "latency_p50_s"]))
     ((_, (base, other)),) = asked.rows
-    assert base.further == ["peak memory 3.00 GiB", "MFU 30.0 %"] and other.further == []
+    assert base.further == ["peak memory 3.00 GiB", "MFU 30.0 %", "TFLOP/s per device 297.0", "latency p50 12.3 ms"] and other.further == []
     assert "; peak memory is the mean of repeats; MFU is model FLOP" in asked.reading
 
 
