@@ -158,9 +158,14 @@ def test_the_checks_can_fail(tmp_path: Path) -> None:
 
 
 def test_files_and_functions_stay_short() -> None:
-    """A reader takes in a file in five minutes. Whoever needs more says why in a comment and names the place here."""
+    """A reader takes in a file in five minutes, of tests too. Whoever needs more says why in a comment and names the place here.
+
+    A test may be longer than a function: it tells one story, from its beginning to its end.
+    """
     files = [file for folder in FLOW_SIDE for file in (ROOT / folder).rglob("*.py")]
-    long_files = {str(file.relative_to(ROOT)): lines for file in files if (lines := len(file.read_text().splitlines())) > 400}
+    beside = [file for folder in ("tests", "benchmarks", ".ci") for file in (ROOT / folder).rglob("*.py")]
+    assert files and beside
+    long_files = {str(file.relative_to(ROOT)): lines for file in [*files, *beside] if (lines := len(file.read_text().splitlines())) > 400}
     functions = {
         f"{file.relative_to(ROOT)}: {node.name}": lines
         for file in files

@@ -8,12 +8,12 @@ import sys
 import threading
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cluster.pools.node_locks import NodeLocks, hardware
 from cluster.pools.pool import Pool, load_pools
+from tests.cluster.pools.pool_support import pool
 
 ROOT = Path(__file__).parents[3]
 HOLD = """
@@ -24,10 +24,6 @@ with NodeLocks(Pool(name="other-name", device="cpu", address="embedded"), 1, 1, 
     print("held", flush=True)
     time.sleep(600)
 """
-
-
-def pool(**values: Any) -> Pool:
-    return Pool(**{"name": "p", "device": "cpu", "address": "embedded", **values})
 
 
 def test_a_place_is_waited_for_and_comes_back_when_its_holder_is_killed() -> None:
