@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -27,7 +28,6 @@ class Vocabulary:
 
     def __init__(self, workload: str, schema: type[TrainingParameters], pools: Mapping[str, PoolFacts]) -> None:
         self.workload, self.schema, self.pools = workload, schema, pools
-        self._adapters: dict[str, TypeAdapter[Any]] = {}
 
     def unknown(self, name: str, others: Iterable[str] = RUN_AXES) -> tuple[str, str] | None:
         """Problem and hint if `name` is neither a parameter nor one of `others`."""
@@ -56,7 +56,7 @@ class Vocabulary:
         if isinstance(value, str) and (problem := credentials_in(value)):
             return BAD, (problem, HINT)
         try:
-            return self._adapter(name).validate_python(value), None
+            return _adapter(self.schema, name).validate_python(value), None
         except ValidationError as error:
             return BAD, say(error.errors(include_url=False))
 
@@ -66,13 +66,14 @@ class Vocabulary:
             return [DEFAULT_ENVIRONMENT, *environment_files()]
         return list(self.pools) if name == "pool" else sorted({pool.device for pool in self.pools.values()})
 
-    def _adapter(self, name: str) -> TypeAdapter[Any]:
-        if name not in self._adapters:
-            field = self.schema.model_fields[name]
-            kind: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
-            nested = isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
-            self._adapters[name] = TypeAdapter(kind, config=None if nested else ConfigDict(strict=True))
-        return self._adapters[name]
+
+@lru_cache(maxsize=1024)
+def _adapter(schema: type[TrainingParameters], name: str) -> TypeAdapter[Any]:
+    """What checks one parameter. Each profile of a suite has a vocabulary, and to make these anew took most of the time of reading one."""
+    field = schema.model_fields[name]
+    kind: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+    nested = isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+    return TypeAdapter(kind, config=None if nested else ConfigDict(strict=True))
 
 
 def too_large(cells: Iterable[PlannedCell], pools: Mapping[str, PoolFacts]) -> set[tuple[str, int]]:
