@@ -37,7 +37,8 @@ _SET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",  # two cores may be busy
     "MPLBACKEND": "agg",
-    "OMP_NUM_THREADS": "1",  # of each process: pytest-xdist's and those that tests start share the cores, and threads that wait spin
+    "OMP_NUM_THREADS": "1",  # of each process: pytest-xdist's and those that tests start share the cores
+    "OMP_WAIT_POLICY": "passive",  # a session on the CPU takes all cores: its threads would wait for each other spinning, on cores in use
 }
 _PREFIXES_REMOVED = ("PREFECT_", "MLFLOW_", "RAY_", "SWEEPBENCH_")
 _KEPT = ("SWEEPBENCH_GAUDI",)
@@ -109,8 +110,7 @@ _SHARED = ("started_stack", "clusters", "nodes", "trial_template")
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """What may run beside what (pytest-xdist): tests of one stack stay together, fast tests stay with their file's fixtures."""
-    slow = item.get_closest_marker("integration") or item.get_closest_marker("fault")
-    alone = item.nodeid if slow else str(item.path)
+    alone = item.nodeid if _is_slow(item) else str(item.path)
     shared = _shared_by(item)
     item.add_marker(pytest.mark.xdist_group(shared[0] if shared else alone))
 
@@ -148,18 +148,33 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Beside each other (pytest-xdist), what takes longest begins: the run's end is then short tests, which all processes share."""
     if "PYTEST_XDIST_WORKER" in os.environ:
-        items.sort(key=_begins)
+        shared = sorted((item for item in items if _shared_by(item)), key=_begins)
+        slow = sorted((item for item in items if _is_slow(item) and not _shared_by(item)), key=_begins)
+        fast = (item for item in items if not _is_slow(item) and not _shared_by(item))
+        items[:] = [*shared, *_in_turns(slow, [list(tests) for _, tests in itertools.groupby(fast, key=lambda item: item.path)])]
+
+
+def _in_turns(slow: list[pytest.Item], files: list[list[pytest.Item]]) -> Iterator[pytest.Item]:
+    """Slow tests spread over the first three quarters of the files of fast ones. Slow ones wait for servers much of their time: beside each
+    other they leave cores idle, and fast ones, which compute, would afterwards share too few.
+    """
+    between = len(files) * 3 // (4 * max(1, len(slow)))
+    for number, test in enumerate(slow):
+        yield test
+        yield from itertools.chain(*files[number * between : (number + 1) * between])
+    yield from itertools.chain(*files[len(slow) * between :])
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) for name in ("integration", "fault"))
 
 
 def _begins(item: pytest.Item) -> tuple[int, float]:
-    """Tests of shared fixtures first, then what starts servers, by the time that it may take; fast tests in their order."""
-    for number, name in enumerate(_SHARED):
-        if name in _shared_by(item):
-            return number, float(item.get_closest_marker("fault") is not None)  # what a fault ended need then not be started again
-    if item.get_closest_marker("integration") or item.get_closest_marker("fault"):
-        timeout = item.get_closest_marker("timeout")
-        return len(_SHARED), -float(timeout.args[0]) if timeout else 0.0
-    return len(_SHARED) + 1, 0.0
+    """By the shared fixture, and of one what injects faults last; what starts servers of its own by the time that it may take."""
+    if shared := _shared_by(item):
+        return _SHARED.index(shared[0]), float(item.get_closest_marker("fault") is not None)  # what a fault ended need not start again
+    timeout = item.get_closest_marker("timeout")
+    return len(_SHARED), -float(timeout.args[0]) if timeout else 0.0
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
