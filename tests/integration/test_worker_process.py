@@ -144,7 +144,7 @@ def test_a_rank_that_alone_fails_in_a_traced_step_takes_no_measurement_away(
 ) -> None:
     folder = tmp_path / f"{fault}{rank}"
     last = BASE["warmup_steps"] + BASE["steps"]
-    values = {"fault": fault, "fault_rank": rank, "fault_step": last + 2, "marker_dir": str(tmp_path)}
+    values = {"fault": fault, "fault_rank": rank, "fault_step": last + 2, "marker_dir": str(tmp_path), "agree_s": 1.0}
     result = finish(folder, start(folder, "faulty", template=trial_template, devices=2, communication_steps=0, profile_steps=2, **values))
     assert (tmp_path / "fault-fired").read_text().count(f"{fault} at step {last + 2}") == 1
     assert (result.outcome, result.reason) == (Outcome.OK, None) and result.summary["throughput"] > 0

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from cluster.worker import rank_group
 from experiments.components.workload import Batch, Context, Unsupported
 from experiments.workloads import synthetic
 
@@ -52,6 +53,7 @@ class Parameters(synthetic.Parameters):
     fault_times: int = Field(1_000_000, ge=1, description="1: only the first attempt fails; needs marker_dir")
     marker_dir: str | None = Field(None, description="folder that outlives the attempt")
     step_sleep_s: float = Field(0.0, ge=0, le=10, description="added to every step")
+    agree_s: float | None = Field(None, gt=0, description="how long a rank waits for the others to fail as it did; None: as any trial's")
     fits: int = Field(1_000_000, ge=0, description="a larger batch is out of device memory")
 
 
@@ -70,6 +72,8 @@ class Faulty(synthetic.Synthetic):
         super().__init__(context)
         self.parameters: Parameters = context.parameters
         self.step = 0
+        if self.parameters.agree_s is not None:
+            rank_group.AGREE_S = self.parameters.agree_s
 
     def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
         import torch
