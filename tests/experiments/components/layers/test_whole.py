@@ -68,6 +68,7 @@ def made(precision: Precision) -> LowPrecisionLinear:
 def test_a_compiled_layer_comes_from_the_cache_until_its_code_changes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR", "")  # inductor sets it, for its extension
+    monkeypatch.setattr(inductor.cpp, "vec_isa_ok", False)  # nor does it compile six programs to learn what this CPU has
     take_whole()
     layer = made("int8_switchback")
     first, cold = passed(layer)
