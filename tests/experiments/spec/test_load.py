@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from experiments import workloads
 from experiments.config.errors import ConfigError
+from experiments.spec import vocabulary
 from experiments.spec.load import list_suites, load_suite
 from experiments.spec.matrix import expand
 from experiments.spec.schema import Suite
@@ -32,6 +34,22 @@ def test_a_suite_is_read_whole(workshop: Workshop) -> None:
     assert suite.pools == {"cpu": "cpu", "gpu": "cuda"}
     assert suite.report.rows == ["pool", "precision"] and suite.report.columns == "dataloader_workers"
     assert Suite.model_validate_json(suite.model_dump_json()) == suite
+
+
+def test_what_checks_a_value_is_made_once_for_all_profiles_and_readings(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes most of the time of reading a suite of many profiles."""
+    made: list[Any] = []
+
+    def adapter(kind: Any, **options: Any) -> TypeAdapter[Any]:
+        made.append(kind)
+        return TypeAdapter(kind, **options)
+
+    monkeypatch.setattr(vocabulary, "TypeAdapter", adapter)
+    profiles = "".join(f"  p{number}: {{repeats: {number}, fixed: {{steps: {number}0}}}}\n" for number in range(1, 5))
+    for _ in range(2):
+        suite = workshop.load(f"{SUITE}profiles:\n{profiles}", profile="p3")
+        assert (suite.repeats, suite.fixed["steps"]) == (3, 30)
+        assert len(made) == 3, "steps, precision and dataloader_workers"
 
 
 def test_a_workload_elsewhere_may_show_what_the_registry_does_not_list(workshop: Workshop) -> None:
