@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -55,14 +56,21 @@ def missing_of(page: Path) -> list[str]:
     return [lack.sentence for lack in lacks_of(page)]
 
 
-@pytest.fixture
-def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def first_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a machine that measured `small` alone."""
-    monkeypatch.setenv("SWEEPBENCH_RUNS", str(tmp_path / "one"))
-    measured(OLD, set={"batch_size": 8})
-    page = published(tmp_path, small=OLD)
+    root = tmp_path_factory.mktemp("first")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SWEEPBENCH_RUNS", str(root / "one"))
+        measured(OLD, set={"batch_size": 8})
+        return published(root, small=OLD)
+
+
+@pytest.fixture
+def page(first_page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """That page as another machine finds it, which has none of its sweeps."""
     monkeypatch.setenv("SWEEPBENCH_RUNS", str(tmp_path / "two"))
-    return page
+    return Path(shutil.copytree(first_page, tmp_path / first_page.name))
 
 
 def test_what_another_machine_measured_stays_and_is_not_said_to_be_missing(page: Path) -> None:
