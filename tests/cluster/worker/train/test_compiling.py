@@ -216,8 +216,7 @@ class Case(NamedTuple):
     values: dict[str, Any]
     graphs: int = 1
     data: str | None = "scenes"
-    # No C++ compiler is called, which takes minutes: aot_eager runs the differentiated graphs that inductor begins from, eager dynamo's,
-    # which are all that inference has
+    # No C++ compiler is called, which takes minutes: aot_eager runs the differentiated graphs that inductor begins from, eager dynamo's
     backend: str = "aot_eager"
     left_out: str | None = None  # the function before which the graph ends
 
@@ -230,26 +229,26 @@ PASSAGES: dict[str, Any] = {"model": "tiny", "sequence_length": 32}
 RANDOM: dict[str, Any] = {"weights": "random", "size": "tiny", "dataset": "drawn"}
 CASES = [
     Case("bert", PASSAGES, data="texts"),
-    Case("bert_inference", PASSAGES, data="texts", backend="eager"),
+    Case("bert_inference", PASSAGES, data="texts"),
     Case("bridgetower", {**PAIRS, "attention": "sdpa"}),
-    Case("bridgetower_inference", PAIRS, backend="eager"),
+    Case("bridgetower_inference", PAIRS),
     Case("canary", {}, data=None),
     # The decoder, and what `chunked` compiles by itself: one chunk's loss and gradient. The loop over chunks is left out
     Case("causal_lm", {"model": "llama3-tiny", "sequence_length": 32}, 2, "texts", left_out="_chunked"),
     Case("causal_lm", {"model": "llama3-tiny", "sequence_length": 32, "cross_entropy": "logits"}, data="texts"),
     # A prompt for which the cache is made, and one that finds it there; decoding, the prompt, and a token after it
-    Case("causal_lm_inference", {"model": "qwen3-tiny", "sequence_length": 16, "phase": "prefill"}, 2, "texts", "eager"),
-    Case("causal_lm_inference", {"model": "qwen3-tiny", "sequence_length": 16, "phase": "decode", "new_tokens": 4}, 2, "texts", "eager"),
+    Case("causal_lm_inference", {"model": "qwen3-tiny", "sequence_length": 16, "phase": "prefill"}, 2, "texts"),
+    Case("causal_lm_inference", {"model": "qwen3-tiny", "sequence_length": 16, "phase": "decode", "new_tokens": 4}, 2, "texts"),
     Case("clip", {"model": "pico"}),
     Case("flava", {**PAIRS, "long_text_length": 32, "kinds": "balanced"}, 5, backend="eager"),
     Case("linear_layer", {}, data=None),
     Case("synthetic", {}, data=None),
     Case("t5", {"source_length": 32, "target_length": 8}, data="texts"),
     # The encoder; the decoder for the first token, for the second, and for all further ones
-    Case("t5_inference", {"source_length": 32, "target_length": 6}, 4, "texts", "eager"),
+    Case("t5_inference", {"source_length": 32, "target_length": 6}, 4, "texts"),
     Case("vit", {"model": "tiny"}, data=None),
-    Case("winoground", {**RANDOM, "family": "clip"}, backend="eager"),
-    Case("winoground", {**RANDOM, "family": "bridgetower"}, backend="eager"),
+    Case("winoground", {**RANDOM, "family": "clip"}),
+    Case("winoground", {**RANDOM, "family": "bridgetower"}),
 ]
 ELSEWHERE = {"stable_diffusion"}  # tests/experiments/workloads/test_stable_diffusion.py asserts the same of it, in fp32
 
