@@ -11,6 +11,7 @@ et al. 1999, Statistical Science 14(4)). An estimate of it put in instead is too
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,7 +84,8 @@ def trend(nights: ArrayLike, canary: ArrayLike | None = None) -> Trend:
     y = np.asarray(nights, dtype=float)
     if canary is not None:
         y = relative_to_canary(y, np.asarray(canary, dtype=float))
-    cases = y.reshape(-1, y.shape[-1])
+    shape, length = y.shape[:-1], y.shape[-1] - 1
+    cases = y.reshape(math.prod(shape), y.shape[-1])  # -1 would not do for a segment without nights
     found = np.full((3, len(cases), len(_SHARED)), np.nan)
     there = np.isfinite(cases)
     patterns, of = np.unique(there, axis=0, return_inverse=True)
@@ -91,9 +93,8 @@ def trend(nights: ArrayLike, canary: ArrayLike | None = None) -> Trend:
         if pattern.sum() >= LEAST_NIGHTS:
             rows = of.ravel() == number
             found[:, rows] = _lines(np.flatnonzero(pattern), cases[rows][:, pattern])
-    length = y.shape[-1] - 1
-    weight, slopes, errors = found.reshape(3, *y.shape[:-1], len(_SHARED))
-    df = np.maximum(there.sum(-1) - 2, 1).astype(float).reshape(y.shape[:-1])
+    weight, slopes, errors = found.reshape(3, *shape, len(_SHARED))
+    df = np.maximum(there.sum(-1) - 2, 1).astype(float).reshape(shape)
     return Trend(weight, slopes * length, np.fmax(errors * length, np.where(np.isfinite(errors), RESOLUTION, np.nan)), df)
 
 
@@ -101,18 +102,24 @@ def _lines(nights: NDArray[np.intp], values: Array) -> Array:
     """Weight, slope and standard error, (3, cases, models), of lines by generalised least squares through `values` (cases, nights).
 
     Weights are prior times restricted likelihood (Harville 1974, Biometrika 61(2)), with the scale of the noise integrated out: what
-    nights share is not taken for less because a line was fitted.
+    nights share is not taken for less because a line was fitted. Of each night what the one before it tells of it is taken away, which
+    leaves independent noise: the time that takes grows with the nights, which matters where a segment has lasted a year.
     """
-    design = np.stack([np.ones(nights.size), nights - nights.mean()], axis=1)
-    shared = _SHARED[:, None, None] ** np.abs(np.subtract.outer(nights, nights))  # (models, nights, nights)
-    precision = np.linalg.inv(shared)
-    information = design.T @ precision @ design
+    carried = _SHARED[:, None] ** np.diff(nights)  # (models, nights - 1): more nights between two of them, less is shared
+    new = 1 - carried**2  # variance of a night that the one before it does not tell
+
+    def independent(series: Array) -> Array:
+        """(models, nights, ...) of (nights, ...)."""
+        first = np.broadcast_to(series[:1], (len(_SHARED), 1, series.shape[1]))
+        return np.concatenate([first, (series[1:] - carried[..., None] * series[:-1]) / np.sqrt(new)[..., None]], axis=1)
+
+    design, observed = independent(np.stack([np.ones(nights.size), nights - nights.mean()], axis=1)), independent(values.T)
+    information = design.transpose(0, 2, 1) @ design
     covariance = np.linalg.inv(information)
-    lines = covariance @ design.T @ precision @ values.T  # (models, 2, cases)
-    rest = values.T - design @ lines
-    squares = np.maximum((rest * (precision @ rest)).sum(1), _LEAST_SQUARES)
+    lines = covariance @ (design.transpose(0, 2, 1) @ observed)  # (models, 2, cases)
+    squares = np.maximum(((observed - design @ lines) ** 2).sum(1), _LEAST_SQUARES)
     df = nights.size - 2
-    fit = np.log(_PRIOR) - (np.linalg.slogdet(shared)[1] + np.linalg.slogdet(information)[1]) / 2
+    fit = np.log(_PRIOR) - (np.log(new).sum(1) + np.linalg.slogdet(information)[1]) / 2
     log_weight = fit[:, None] - df / 2 * np.log(squares)
     weight = np.exp(log_weight - log_weight.max(0))
     errors = np.sqrt(squares / df * covariance[:, 1, 1, None])

@@ -79,6 +79,20 @@ def test_missing_nights_are_left_out_and_too_few_say_nothing() -> None:
     assert not trend(nights[:5]).suspected(0.03) and not trend(nights[:5]).shown(0.03)
 
 
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 12)])
+def test_no_nights_and_no_cells_say_nothing(shape: tuple[int, ...]) -> None:
+    found = trend(np.zeros(shape))
+    assert found.change.shape == found.df.shape == shape[:-1] and np.isnan(found.change).all()
+    assert not found.suspected(0.03).any() and not found.shown(0.03).any()
+
+
+def test_nights_that_are_all_the_same_do_not_creep() -> None:
+    found = trend(np.full(LEAST_NIGHTS, 1.2345))
+    assert float(found.change) == pytest.approx(0.0, abs=1e-12)
+    assert not found.suspected(0.03) and not found.shown(0.03)
+    assert 0.0296 < float(found.detectable(0.03)) < 0.031, "what matters, and a little for what clocks and rounding may do"
+
+
 def test_what_the_canary_shares_is_no_creep() -> None:
     node = -0.004 * np.arange(12)
     assert float(trend(node + NOISE).change) < -0.04

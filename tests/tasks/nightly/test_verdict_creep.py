@@ -40,6 +40,14 @@ def test_what_creeps_upwards_is_worse_by_what_it_gained() -> None:
     assert said.startswith("one: peak_memory_bytes crept: it is 100.0% worse than at first, ")
 
 
+def test_a_cell_without_a_single_value_does_not_creep() -> None:
+    """Its first night ended without one: the night is closed all the same."""
+    judge = NightVerdicts(DEFINITION, night(), past(), [], [])
+    assert judge.creep(now({"two": 100.0})) == []
+    judge = NightVerdicts(DEFINITION, night(), History(), [], [])
+    assert judge.creep(now({"two": 100.0})) == []
+
+
 @pytest.mark.parametrize(("nights", "due"), [(8, False), (9, True), (10, False), (13, False), (14, True)])
 def test_a_suspected_creep_is_measured_in_pairs_one_night_in_five(nights: int, due: bool) -> None:
     """`nights` before tonight; what each lacks is below what the screen sees."""
