@@ -107,8 +107,8 @@ class AttemptFollower:
         new = []
         for record in self._records.poll():
             self._journal.add(record)
-            self._search.add(record)
             if self._journal.attempt == self._launch.attempt:
+                self._search.add(record)
                 new.append(record)
         if new:
             self._context.observe(self._trial, self._launch.attempt, new)

@@ -12,7 +12,7 @@ from cluster.journal.journal import JournalWriter
 from experiments.trial import Outcome, Trial
 from tasks.sweep.batch_search import BatchSearch, SearchLimit, known_text
 from tests.contracts import make_trial
-from tests.tasks.fake_cluster import KEY, Cluster, at, cluster, runner
+from tests.tasks.fake_cluster import KEY, Cluster, at, cluster, left_by_a_dead_flow, runner
 from tests.tasks.plan_support import make_trial as made_up
 
 __all__ = ["cluster"]  # a fixture
@@ -73,6 +73,28 @@ def test_neither_a_search_without_an_answer_nor_what_follows_it_is_cut_off(clust
     cluster.on_ask = at(2, begin)
     assert run.run(trial(cluster)).outcome is Outcome.OK and run.searches.cut == set()
     assert cluster.clock.passed > 2 * BUDGET_S
+
+
+def test_what_an_earlier_attempt_answered_does_not_cut_off_one_that_has_answered_nothing(cluster: Cluster) -> None:
+    """It was killed in its search. The next one, which is slow to start, would else be cut off before it came any further."""
+    left_by_a_dead_flow(cluster, "FAILED")
+    journal = cluster.store.trial_dir(KEY) / "journal.jsonl"
+    search(cluster)
+    killed = journal.read_bytes()
+    cluster.open.close()  # type: ignore[attr-defined]
+    journal.write_bytes(killed)  # its section was never closed
+    cluster.clock.now += BUDGET_S
+
+    def begin(cluster: Cluster) -> None:
+        if cluster.clock.passed > BUDGET_S + 20:
+            cluster.on_ask = lambda cluster: None
+            search(cluster, 2)
+
+    run, cluster.on_ask = limited(cluster), begin
+    result = run.run(trial(cluster))
+    assert (result.outcome, result.reason, result.attempt) == (Outcome.CANCELLED, REASON, 2)
+    assert cluster.clock.passed > BUDGET_S + 20, "once it had an answer of its own"
+    cluster.open.close()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("left_s", "is_cut"), [(31.0, False), (30.0, False), (29.9, True), (-5.0, True)])
