@@ -38,7 +38,7 @@ from tasks.sweep.slot_waits import SlotWaits
 from tasks.sweep.store import Plan, SweepStore
 from tasks.sweep.sweep_stop import SweepStop
 from tasks.sweep.trial_record import damage_of, keep_aside, last_attempt
-from tasks.sweep.what_is_left import what_is_left
+from tasks.sweep.what_is_left import end_is_unknown, what_is_left
 from tasks.tracking.client import why
 from tasks.tracking.live import LivePublisher
 from tasks.tracking.prefect_tasks import publish
@@ -148,7 +148,7 @@ class Session:
 
     def in_time(self, trial: Trial) -> bool:
         """Whether there is time for a trial, which else waits for a later flow. One that has begun goes on."""
-        begun = launchers.load(self.store.trial_dir(trial.key)) is not None and self.store.result(trial.key) is None
+        begun = end_is_unknown(launchers.load(self.store.trial_dir(trial.key)), self.store.result(trial.key))
         if begun or self.deadline is None or self.deadline.fits(trial, self.store, self.plan):
             return True
         self.progress.wait(trial, "no time left")

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from cluster import launchers
 from cluster.git_state import git_state
 from cluster.pools.placement import price_of
 from cluster.pools.pool import Pool, find_pool, load_pools
@@ -28,6 +29,7 @@ from tasks.sweep.store import Plan, Request, Superseded, SweepStore, new_sweep_i
 from tasks.sweep.trial_key import code_version, libraries_version
 from tasks.sweep.trial_record import checked, keep_whole
 from tasks.sweep.variants import Say, Variants, check_commits, tree_of
+from tasks.sweep.what_is_left import end_is_unknown
 
 
 class TrialState(Strict):
@@ -286,13 +288,14 @@ def states(plan: Plan) -> list[TrialState]:
     why = {entry.by: entry.why for entry in plan.superseded}
     entries = []
     for trial in plan.trials:
-        found = checked(trial, store.trial_dir(trial.key))
+        folder = store.trial_dir(trial.key)
+        found = checked(trial, folder)
         result = found.result
         if found.damage is not None:
             entries.append(TrialState(trial=trial, state="again", why=f"its record is damaged: {found.damage}"))
         elif result is not None and result.outcome.final:
             entries.append(TrialState(trial=trial, state="done", why=str(result.outcome)))
-        elif result is not None:
+        elif result is not None and not end_is_unknown(launchers.load(folder), result):
             entries.append(TrialState(trial=trial, state="again", why=f"ended as {result.outcome}: {result.reason}"))
         elif trial.key in why:
             entries.append(TrialState(trial=trial, state="again", why=why[trial.key]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cluster import launchers
+from cluster.launchers import Launch
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.store import Plan, SweepStore
 from tasks.sweep.trial_record import checked, keep_whole
@@ -20,6 +21,12 @@ class Left:
     damaged: list[Trial] = field(default_factory=list)  # whose records do not hold what they should: they run again
 
 
+def end_is_unknown(launch: Launch | None, result: TrialResult | None) -> bool:
+    """Whether a trial's last attempt was started and has no result yet: the flow died that followed it. An earlier one may have a result,
+    such as of a search for the largest batch that was cut off."""
+    return launch is not None and (result is None or result.attempt < launch.attempt)
+
+
 def what_is_left(store: SweepStore, plan: Plan) -> Left:
     """The plan's trials by what has become of them. Raises LaterJournal where a later version of this program wrote a trial's journal."""
     left = Left()
@@ -31,7 +38,7 @@ def what_is_left(store: SweepStore, plan: Plan) -> Left:
             left.damaged.append(trial)
         elif result is not None and result.outcome.final:
             left.done.append((trial, result))
-        elif launchers.load(folder) is not None and (result is None or result.outcome is Outcome.INFRA):
+        elif end_is_unknown(launch := launchers.load(folder), result) or (launch and result and result.outcome is Outcome.INFRA):
             left.begun.append(trial)
         else:
             left.rest.append(trial)

@@ -323,6 +323,19 @@ def test_how_much_time_a_sweep_has_left(
     assert session.left_s == session.searches.left_s() == left_s
 
 
+@pytest.mark.parametrize(("ended", "left_s", "goes_on"), [(None, 0.0, True), (1, 0.0, True), (2, 0.0, False), (2, 30.0, True)])
+def test_what_has_begun_goes_on_whatever_time_is_left(stage: Stage, ended: int | None, left_s: float, goes_on: bool) -> None:
+    """`ended`: the attempt that is known to have ended; the second one was begun last. Each measures for 30 s."""
+    plan = make_plan([make_trial(1, parameters={"measure_s": 30.0})])
+    begun(plan, 1, attempt=2)
+    session = stage.session(plan)
+    if ended is not None:
+        session.store.save_result(make_result(plan.trials[0], Outcome.CANCELLED, attempt=ended))
+    session.deadline = Deadline(1000.0 + left_s, {}, clock=lambda: 1000.0)
+    assert session.in_time(plan.trials[0]) is goes_on
+    assert session.progress.rows[plan.trials[0].key].state == ("waiting" if goes_on else "no time left")
+
+
 @pytest.mark.parametrize(
     ("labels", "then"), [({}, f"`sweep resume {SWEEP_ID} --budget TIME`"), ({OF_CAMPAIGN: "gpu-x1"}, "the campaign's next run")]
 )
