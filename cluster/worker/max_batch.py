@@ -207,7 +207,7 @@ class _Search:
         self._searches, self._begun = True, begun
         if begun:
             sizes = ", ".join(str(size) for size in sorted(begun.answers))
-            self._say(f"batch_size max: an earlier trial of this cell had tried {sizes} when it was cut off: the search goes on from there")
+            self._say(f"batch_size max: an earlier search had tried {sizes} when it was cut off: this one goes on from there")
             known.update(_of_earlier(begun))
         while (size := next_size(known)) is not None:
             processes += 1
@@ -229,7 +229,7 @@ class _Search:
 
     def _report(self, size: int, answer: Answer, about: dict[str, Any]) -> None:
         if self._begun and about != self._begun.about:
-            self._say("batch_size max: what it tried was on another device or with other code: the search starts anew")
+            self._say("batch_size max: the earlier search was on another device or with other code: this one starts anew")
             for other in self._begun.answers:
                 del self._known[other]
         self._begun, self._about = None, about

@@ -25,16 +25,21 @@ _MARGIN = 1.1  # of the time that is asked for, over what is expected
 
 @dataclass(frozen=True)
 class NextStep:
-    """`seconds`: how long the command is expected to take; None where nothing is known of one of its trials."""
+    """`seconds`: how long the command is expected to take; None where nothing is known of one of its trials. `searches`: whether it goes on
+    with a search for the largest batch, or begins one, of which nobody knows how long it takes."""
 
     command: str
     seconds: float | None = None
     purpose: str = DECIDE
+    searches: bool = False
 
     @property
     def lead(self) -> str:
         """What stands before the command: `To decide more, in about 12 min`."""
-        return self.purpose if self.seconds is None else f"{self.purpose}, in about {duration.about(self.seconds)}"
+        if self.seconds is None:
+            return self.purpose
+        search = " and what the search for the largest batch takes" if self.searches else ""
+        return f"{self.purpose}, in about {duration.about(self.seconds)}{search}"
 
     @property
     def text(self) -> str:
@@ -47,7 +52,8 @@ class Outlook:
     """What a next step is made of: the sweep's id and command, and what its trials took, pools side by side.
 
     `round_s`: one trial of each cell; `left_s`: the trials that have not ended for good. Both in s, None where it is not known. `cut_s`:
-    the trials for which there was no time, which come first once there is, s. `waiting`: whether a trial has not run, or was stopped.
+    the trials for which there was no time, which come first once there is, s. `searches`: whether one of these is to find the largest batch
+    of its cell. `waiting`: whether a trial has not run, or was stopped.
     """
 
     sweep_id: str = ""
@@ -55,6 +61,7 @@ class Outlook:
     round_s: float | None = None
     left_s: float | None = None
     cut_s: float = 0.0
+    searches: bool = False
     waiting: bool = False
 
     def rest(self) -> NextStep:
@@ -76,7 +83,8 @@ class Outlook:
         needed_s = self.cut_s + rounds_s
         budget = duration.text(60 * max(1, math.ceil(_MARGIN * needed_s / 60)))
         purpose = DECIDE if not self.cut_s else MEASURE_AND_DECIDE if rounds_s else MEASURE
-        return NextStep(f"sweep resume {self.sweep_id} --budget {budget}{' --no-until-decided' if all_cells else ''}", needed_s, purpose)
+        command = f"sweep resume {self.sweep_id} --budget {budget}{' --no-until-decided' if all_cells else ''}"
+        return NextStep(command, needed_s, purpose, self.searches)
 
     def proof(self) -> NextStep | None:
         """The whole sweep anew with references of loss parity, which the suite asks for; None for what is no `sweep run`."""
@@ -99,4 +107,6 @@ def outlook_of(sweep: Sweep) -> Outlook:
     left = [row.trial for row in sweep.rows if row.result is None or not row.result.outcome.final]
     waiting = any(row.outcome in ("to do", "cancelled") for row in sweep.rows)
     cut_s = times.of_round(sweep.plan.cut) or 0.0
-    return Outlook(sweep.sweep_id, sweep.plan.command, times.of_round(cells.values()), times.of_round(left), cut_s, waiting)
+    measured = {row.trial.cell for row in sweep.rows if row.outcome == "ok"}  # later trials of these try the size that was found
+    searches = any(trial.parameters.get("batch_size") == "max" and trial.cell not in measured for trial in sweep.plan.cut)
+    return Outlook(sweep.sweep_id, sweep.plan.command, times.of_round(cells.values()), times.of_round(left), cut_s, searches, waiting)

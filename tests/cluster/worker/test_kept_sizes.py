@@ -96,10 +96,7 @@ def test_a_search_that_was_cut_off_goes_on_after_the_processes_that_had_ended(tm
     assert kept[:2] == ["1", "8"]
     found, notes = found_on(tmp_path / "rest", monkeypatch, LeavesPieces)
     assert found.size == 87 and "88 does not" in found.note
-    assert (
-        notes[0]
-        == f"batch_size max: an earlier trial of this cell had tried {', '.join(kept)} when it was cut off: the search goes on from there"
-    )
+    assert notes[0] == f"batch_size max: an earlier search had tried {', '.join(kept)} when it was cut off: this one goes on from there"
     assert not {*kept} & {note.split()[2] for note in notes if note.startswith("batch size ")}, "neither is tried again"
     again, _ = found_on(tmp_path / "again", monkeypatch, LeavesPieces)
     assert again.size == 87 and len(Here.commands) == 1, "now it is over"
@@ -149,7 +146,7 @@ def test_on_another_device_a_search_that_was_cut_off_starts_anew(tmp_path: Path,
     cut_off(tmp_path / "cut", monkeypatch, LeavesPieces)
     found, notes = found_on(tmp_path / "rest", monkeypatch, Smaller)
     assert found.size == 43 and "44 does not" in found.note
-    assert "batch_size max: what it tried was on another device or with other code: the search starts anew" in notes
+    assert "batch_size max: the earlier search was on another device or with other code: this one starts anew" in notes
     assert {"1", "8"} <= {note.split()[2] for note in notes if note.startswith("batch size ")}
 
 

@@ -125,6 +125,18 @@ def test_where_nothing_else_is_open_what_there_was_no_time_for_is_next() -> None
     assert once is not None and once.purpose.startswith(MEASURE)
 
 
+def test_nobody_knows_how_long_a_search_for_the_largest_batch_takes() -> None:
+    """A report said that what a search of 12 minutes had not come to would be measured in 7 s."""
+    made = rows((100.0, QUIET), (130.0, QUIET[::-1]))
+    [largest] = [one.trial for one in repeats(workers(4), 1.0, QUIET[:1])]
+    largest = largest.model_copy(update={"parameters": {**largest.parameters, "batch_size": "max"}})
+    found = report_of(made, cut=[largest]).next_step
+    assert found is not None and found.lead == f"{MEASURE}, in about 60 s and what the search for the largest batch takes"
+    again = [*made, replace(made[0], trial=largest)]
+    once_more = report_of(again, cut=[largest.model_copy(update={"key": "f" * 16, "repeat": 2})]).next_step
+    assert once_more is not None and once_more.lead.startswith(MEASURE) and "search" not in once_more.lead, "the size was found"
+
+
 def test_a_speed_up_that_is_not_claimed_is_not_called_faster() -> None:
     plain, half = repeats(workers(0, precision="fp32"), 100.0, QUIET), repeats(workers(0, precision="bf16"), 130.0, QUIET[::-1])
     report = report_of(
