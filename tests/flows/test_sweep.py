@@ -168,6 +168,26 @@ def test_data_sets_are_drawn_before_the_trials_run(monkeypatch: pytest.MonkeyPat
     assert done[2:] == [("draw", pairs), (one_more_pair, pairs)]
 
 
+@pytest.mark.parametrize(
+    ("deadline", "searches", "stopped", "cuts"),
+    [(None, (), False, False), (40.0, (), False, True), (None, ("a",), False, True), (None, ("a",), True, False)],
+)
+def test_what_there_was_no_time_for_is_cut_whatever_limited_it(
+    monkeypatch: pytest.MonkeyPatch, deadline: float | None, searches: tuple[str, ...], stopped: bool, cuts: bool
+) -> None:
+    """A suite's rounds have a budget and no deadline, and time may end searches there."""
+    done: list[str] = []
+    for name in ("make_datasets", "run_trials"):
+        monkeypatch.setattr(flows_sweep, name, lambda session: None)
+    stop = threading.Event()
+    if stopped:
+        stop.set()
+    session: Any = SimpleNamespace(plan=make_plan([make_trial(1)]), deadline=deadline, searches=SearchLimit(cut={*searches}), stop=stop)
+    session.cut = lambda: done.append("cut")
+    flows_sweep._work(session)
+    assert done == ["cut"] * cuts
+
+
 # --- its plan
 
 

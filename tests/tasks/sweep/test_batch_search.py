@@ -75,6 +75,20 @@ def test_neither_a_search_without_an_answer_nor_what_follows_it_is_cut_off(clust
     assert cluster.clock.passed > 2 * BUDGET_S
 
 
+def test_a_search_that_has_its_result_is_not_cut_off(cluster: Cluster) -> None:
+    """It ended at the last moment, and its process has not left yet."""
+
+    def end(cluster: Cluster) -> None:
+        search(cluster)
+        cluster.finish(1, Outcome.DOES_NOT_FIT)
+        cluster.jobs[f"{KEY}-a1"] = "RUNNING"
+        cluster.clock.now += BUDGET_S
+
+    run, cluster.on_ask = limited(cluster), at(2, end)
+    assert run.run(trial(cluster)).outcome is Outcome.DOES_NOT_FIT and run.searches.cut == set()
+    cluster.open.close()  # type: ignore[attr-defined]
+
+
 def test_what_an_earlier_attempt_answered_does_not_cut_off_one_that_has_answered_nothing(cluster: Cluster) -> None:
     """It was killed in its search. The next one, which is slow to start, would else be cut off before it came any further."""
     left_by_a_dead_flow(cluster, "FAILED")
