@@ -121,6 +121,14 @@ def test_lines_count_by_their_weight() -> None:
     assert not both.shown(0.03, alpha=2 * tail * 0.999) and both.shown(0.03, alpha=2 * tail * 1.001)
 
 
+def test_what_is_detectable_reaches_beyond_the_threshold_by_the_power() -> None:
+    """Two-sided at 1 %, 95 % of the errors are smaller on the side of a loss; or beyond what matters, where that is more."""
+    se = 0.02
+    level, power = stats.t.isf(0.005, 20), stats.t.isf(0.05, 20)
+    assert float(of_one_line(0.0, se).detectable(0.03)) == pytest.approx((level + power) * se)
+    assert float(of_one_line(0.0, se).detectable(0.2)) == pytest.approx(math.log(1.2) + power * se)
+
+
 def test_the_stated_power_is_the_power() -> None:
     """Of each segment, with the loss that is stated for it."""
     random = np.random.default_rng(5)

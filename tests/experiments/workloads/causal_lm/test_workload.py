@@ -192,6 +192,11 @@ def test_weights_of_a_folder_may_be_of_any_size_and_are_the_work() -> None:
         assert "weights" in work_parameters(schema)
 
 
+def test_what_a_token_sees_and_what_is_trained_are_the_work() -> None:
+    """Blocks cost less than plain sequences, and less is learnt from them: neither is faster than the other."""
+    assert {"packing", "tuning"} <= {*work_parameters(causal_lm.Parameters)}
+
+
 def test_of_adapters_it_is_not_known_which_of_a_layers_products_are_in_8_bits(data: DataSource) -> None:
     """A frozen layer has two products and not three, of which switchback computes both in 8 bits."""
     adapted = {precision: build(data, tuning="lora", precision=precision) for precision in ("bf16", "fp8", "fp8_switchback")}
