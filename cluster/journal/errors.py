@@ -43,7 +43,7 @@ class Writer:
         """For whoever may log in there: a pool reaches none of its processes on a host that it has lost."""
         if self.host is None or self.trial is None:
             return "end them"
-        return f"end them on {self.host}, where `grep -lz {MARK}={self.trial} /proc/[0-9]*/environ` lists them"
+        return f"end them on {self.host}, where `grep -lsz {MARK}={self.trial} /proc/[0-9]*/environ` lists them"
 
 
 class JournalInUse(TimeoutError):

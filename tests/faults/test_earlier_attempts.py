@@ -61,7 +61,7 @@ def test_no_attempt_begins_while_an_earlier_one_writes(follow: Callable[..., Run
         result = running.end()
         assert running.folder == folder and earlier.poll() is None
     who = f"process {earlier.pid} on {os.uname().nodename} (attempt 1)"
-    host, command = os.uname().nodename, f"`grep -lz SWEEPBENCH_TRIAL={key} /proc/[0-9]*/environ`"
+    host, command = os.uname().nodename, f"`grep -lsz SWEEPBENCH_TRIAL={key} /proc/[0-9]*/environ`"
     said = f"earlier_attempt: {folder / 'journal.jsonl'}: {who} or a child of it still writes there after {ENDED_S:g} s"
     said += f", so no other attempt may; end them on {host}, where {command} lists them"
     assert (result.outcome, result.attempt, result.reason) == (Outcome.INFRA, 2, said)

@@ -218,7 +218,7 @@ def test_the_writer_that_is_named_is_the_last_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("writer", "told"),
     [
-        (Writer(7, "node-7", 1, "abc"), "end them on node-7, where `grep -lz SWEEPBENCH_TRIAL=abc /proc/[0-9]*/environ` lists them"),
+        (Writer(7, "node-7", 1, "abc"), "end them on node-7, where `grep -lsz SWEEPBENCH_TRIAL=abc /proc/[0-9]*/environ` lists them"),
         (Writer(7, "node-7", 1), "end them"),  # of an early journal
         (Writer(7, None, 1, "abc"), "end them"),
         (Writer(), "end them"),
