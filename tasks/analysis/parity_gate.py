@@ -125,8 +125,9 @@ def _reference(arm: _Arm, baseline: _Arm | None, alike: Sequence[_Arm]) -> _Arm 
     """What this arm is compared with, of those that learn the same; itself if others are compared with it; None if there is nothing.
 
     Enough seeds first, then fp32 before TF32 before bf16, then the baseline's place, the baseline's numerics, what is not compiled, and the
-    plan's order. An arm is no reference to itself where its baseline computes otherwise, unless it is the more exact of the two, nor where
-    another is better.
+    plan's order. Without a baseline it is the arm's place, and no numerics come before others: of cells that are ranked each would else be
+    its own reference. An arm is no reference to itself where its baseline computes otherwise, unless it is the more exact of the two, nor
+    where another is better.
     """
     able = [other for other in alike if other.kind <= min(arm.kind, len(REFERENCES) - 1)]
     able = [other for other in able if any(cell.measured for cell in other.cells)]
@@ -135,11 +136,12 @@ def _reference(arm: _Arm, baseline: _Arm | None, alike: Sequence[_Arm]) -> _Arm 
         able.remove(arm)
     if not able:
         return None
-    need, nearest = REFERENCE_SEEDS if arm.trains else 1, baseline or arm
+    need, nearest = REFERENCE_SEEDS if arm.trains else 1, baseline or arm  # for its place
 
     def rank(other: _Arm) -> tuple[bool, int, bool, bool, bool]:
         compiled = other.settings.get("compile", "none") != "none"
-        return len(other.curves) < need, other.kind, other.place != nearest.place, other.numerics != nearest.numerics, compiled
+        other_numerics = baseline is not None and other.numerics != baseline.numerics
+        return len(other.curves) < need, other.kind, other.place != nearest.place, other_numerics, compiled
 
     return min(able, key=rank)
 

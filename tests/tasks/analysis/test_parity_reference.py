@@ -57,6 +57,16 @@ def test_tf32_is_a_reference_where_no_fp32_is_and_before_bf16() -> None:
     assert gate(cell("base", precision="tf32"), cell("full", precision="fp32"))["full"].claimed, "fp32 has nothing to prove to tf32"
 
 
+def test_without_a_baseline_no_ranked_cell_is_its_own_reference() -> None:
+    """As of adapters on other layers than the baseline's: the compiled cell was called fastest, and held against nothing."""
+    compiled: dict[str, Any] = {**BF16, "compile": "layer"}
+    cells = gate(cell("compiled", 2.02, **compiled), cell("plain", **BF16), baseline="none of these")
+    assert cells["plain"].reference == "bf16" and cells["plain"].parity is None
+    assert status(cells["compiled"]) == "struck" and not cells["compiled"].may_lead(cells["plain"]), "1 % is not within 0.5 %"
+    cells = gate(cell("compiled", **compiled), cell("plain", **BF16), baseline="none of these")
+    assert status(cells["compiled"]) == "proven" and cells["compiled"].may_lead(cells["plain"])
+
+
 def test_without_a_baseline_a_reference_is_meant() -> None:
     none = settings(baseline={"precision": "gone"}, rows=("precision",))
     [alone] = made([row(workers(0, precision="bf16"), losses=[2.0] * 50)], none)
