@@ -336,8 +336,10 @@ def _measured(best: Cell) -> str:
 
 def _lead(best: Cell, found: Sequence[Duel], lost: Sequence[Cell]) -> str:
     own = "It is the baseline. " if best.is_compared_with else ""
-    every = f"{'the only other cell' if len(found) == 1 else f'the {len(found)} others'} with a value" if lost else "every other cell"
-    return f"{own}It beats {every}; the next, {_next(found).other.short}, by {_by(best, _next(found))}."
+    next_one = f"{_next(found).other.short}, by {_by(best, _next(found))}"
+    if len(found) == 1:
+        return f"{own}It beats the {'only other cell with a value' if lost else 'other'}, {next_one}."
+    return f"{own}It beats {f'the {len(found)} others with a value' if lost else 'every other cell'}; the next, {next_one}."
 
 
 def _next(found: Sequence[Duel]) -> Duel:

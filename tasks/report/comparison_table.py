@@ -312,7 +312,7 @@ def table_cell(
     if not plus and any(row.too_short for row in cell.measured):
         notes.append(f"no interval: its window was {TOO_SHORT} how sure the value is")
     if cell.other_work:
-        notes.append(f"other work than the baseline's, so not compared: {cell.other_work}")
+        notes.append(f"not compared with the baseline, which does other work: {cell.other_work}")
     if (why := why_open(cell)) and why != f"undecided: {shared_why}":
         notes.append(why)
     if said := _of_rounds(cell):

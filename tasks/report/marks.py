@@ -65,9 +65,10 @@ def why_open(cell: Cell) -> str:
     unchanged = 0.0 if ratio.linear else 1.0
     if cell.why_undecided != TOO_WIDE or ratio.low <= unchanged <= ratio.high:
         return f"undecided: {cell.why_undecided}"
+    beside = f"undecided though its interval leaves out {unchanged:g}"
     if ratio.p_value < cell.levels.chance:
-        return f"undecided though beside {unchanged:g}: it may be less than the smallest effect that counts"
-    return f"undecided though beside {unchanged:g}: a verdict takes a chance of error below {percent(cell.levels.chance)}"
+        return f"{beside}: it may be less than the smallest effect that counts"
+    return f"{beside}: as one of several comparisons it takes a chance of error below {percent(cell.levels.chance)}"
 
 
 def rounds_of_ratio(cell: Cell) -> str:

@@ -120,13 +120,14 @@ def _sentence(row: Sequence[Cell], cell: Cell, later: Sequence[tuple[Cell, Compa
         undecided = "undecided" if place else "Undecided"
         return f"{place}{undecided} how many are enough: over {_mp(cell)}, {names}{wait}."
     parts = []
-    for word, one, many in _BEYOND:
+    for word, (one, many) in {**_BEYOND, Verdict.UNDECIDED: (f"over {_mp(cell)}",) * 2}.items():
         of_word = [(other, found) for other, found in later if found.verdict is word]
         said = [_mp(o) if word is Verdict.SAME else f"{_mp(o)} {_against(found, cell.metric)}" for o, found in of_word]
         if said:
             parts.append(f"{listed(said)} {one if len(said) == 1 else many}")
     doubt = any(found.verdict is Verdict.UNDECIDED for _, found in later)
-    return f"{place}{_mp(cell)} {'may be' if doubt else 'is'} enough{f': {gain}' if gain else ''}; {'; '.join(parts)}{wait}."
+    whether = f"{'undecided' if place else 'Undecided'} whether {_mp(cell)}" if doubt else _mp(cell)
+    return f"{place}{whether} is enough{f': {gain}' if gain else ''}; {'; '.join(parts)}{wait}."
 
 
 def _against(found: Comparison, metric: Metric) -> str:
@@ -134,11 +135,7 @@ def _against(found: Comparison, metric: Metric) -> str:
 
 
 # verdict on larger counts, and how it reads of one count and of several
-_BEYOND = (
-    (Verdict.SAME, "adds nothing", "add nothing"),
-    (Verdict.SLOWER, "is slower", "are slower"),
-    (Verdict.UNDECIDED, "is undecided", "are undecided"),
-)
+_BEYOND: Mapping[Verdict, tuple[str, str]] = {Verdict.SAME: ("adds nothing", "add nothing"), Verdict.SLOWER: ("is slower", "are slower")}
 
 
 def _enough(row: Sequence[Cell]) -> tuple[Cell, list[tuple[Cell, Comparison]]]:

@@ -130,7 +130,7 @@ def test_a_winner_tells_of_cells_that_have_no_value() -> None:
     ended = [*repeats(workers(0), 100.0), *repeats(workers(1), 150.0), row(workers(2), None, outcome=Outcome.DOES_NOT_FIT)]
     found = answer([*ended, *(row(workers(count), None, outcome=None) for count in range(3, 8))])
     assert found.headline == "MP-1 is fastest so far"
-    assert found.certainty[0].startswith("It beats the only other cell with a value; the next, MP-0, by x1.50")
+    assert found.certainty[0].startswith("It beats the only other cell with a value, MP-0, by x1.50")
     assert found.certainty[1] == "6 cells have no value: 1 does not fit, 5 to do."
     whole = answer(ended)
     assert whole.headline == "MP-1 is fastest" and whole.certainty[1] == "1 cell has no value: 1 does not fit."
@@ -149,7 +149,10 @@ def test_the_only_answer_counts_the_cells_of_groups_without_a_value_too() -> Non
     assert [one.certainty[1] for one in both] == ["4 cells have no value: 4 to do.", "1 cell has no value: 1 to do."]
     winner = answer([*repeats(tiny[0], 100.0), *repeats(tiny[1], 150.0), to_do[4]], suite)
     assert winner.headline.endswith(" is fastest"), "the other model's cell cannot beat it"
-    assert winner.certainty[0].startswith("It beats every other cell;") and winner.certainty[1] == "1 cell has no value: 1 to do."
+    assert (
+        winner.certainty[0].startswith("It beats the other, MP-0 · tiny, by x1.50")
+        and winner.certainty[1] == "1 cell has no value: 1 to do."
+    )
 
 
 def test_a_cell_without_the_metric_is_not_said_to_be_ok() -> None:

@@ -184,9 +184,11 @@ def test_undecided_beside_no_change_says_what_a_verdict_takes() -> None:
     assert Mark.OF_MANY.meaning.endswith("(false discovery rate: 2.5 %)")
     wide.verdict, wide.why_undecided, wide.speedup = Verdict.UNDECIDED, TOO_WIDE, ratio(1.05, 0.02)
     assert wide.speedup.low > 1.0 and table_cell(wide).marks == [Mark.UNDECIDED]
-    assert table_cell(wide, shared_why=TOO_WIDE).notes == ["undecided though beside 1: a verdict takes a chance of error below 0.5 %"]
+    assert table_cell(wide, shared_why=TOO_WIDE).notes == [
+        "undecided though its interval leaves out 1: as one of several comparisons it takes a chance of error below 0.5 %"
+    ]
     small.verdict, small.why_undecided, small.speedup = Verdict.UNDECIDED, TOO_WIDE, ratio(1.015, 0.004)
-    assert table_cell(small).notes == ["undecided though beside 1: it may be less than the smallest effect that counts"]
+    assert table_cell(small).notes == ["undecided though its interval leaves out 1: it may be less than the smallest effect that counts"]
     small.speedup = ratio(1.015, 0.05)
     assert table_cell(small).notes == ["undecided: too wide an interval"] and table_cell(small, shared_why=TOO_WIDE).notes == []
 
@@ -199,7 +201,7 @@ def test_a_cell_of_other_work_is_not_compared_and_says_why() -> None:
     rows = [one for width in (64, 128) for one in repeats(workers(1, width=width), 100.0)] + repeats(workers(0, width=64), 90.0)
     places = places_of(rows, {**settings(baseline={"width": 64, "dataloader_workers": 0}), "same_work": ["width"]})
     other = places["cpu · MP-1 · width 128"]
-    assert (other.speedup, other.notes[0]) == ("", "other work than the baseline's, so not compared: width 128, there 64")
+    assert (other.speedup, other.notes[0]) == ("", "not compared with the baseline, which does other work: width 128, there 64")
     assert places["cpu · MP-1 · width 64"].speedup == "x1.111 (1.111–1.111)"
 
 

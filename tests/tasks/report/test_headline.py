@@ -68,8 +68,8 @@ def test_cells_on_other_numbers_of_devices_are_not_ranked_against_each_other() -
         ", 90.0 % of linear."
     )
     one, four = said.groups
-    assert one.startswith("devices 1: new is fastest: 150.0 samples/s, ") and "the next, old, by x1.500 (" in one
-    assert four.startswith("devices 4: new is fastest: 540.0 samples/s, ") and "the next, old, by x1.421 (" in four
+    assert one.startswith("devices 1: new is fastest: 150.0 samples/s, ") and "it beats the other, old, by x1.500 (" in one
+    assert four.startswith("devices 4: new is fastest: 540.0 samples/s, ") and "it beats the other, old, by x1.421 (" in four
     assert [cell.axes["devices"] for cell in report.winners] == [1, 4]
     assert said.line == f"made_up · smoke: {said.found} (sweep made-up)" and said.found.startswith("new: from 1 to 4 devices ")
     rankings = report.section("ranking").blocks

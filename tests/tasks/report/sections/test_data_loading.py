@@ -30,12 +30,12 @@ def test_the_fewest_processes_that_no_more_are_shown_to_beat_are_enough() -> Non
 
 
 def test_what_is_undecided_leaves_a_doubt() -> None:
-    """MP-2 is not shown to be faster, so MP-1 may be enough: neither `is`, nor MP-2."""
+    """MP-2 is not shown to be faster, nor to add nothing."""
     found = said(in_threes((100.0, 150.0, 160.0), (EVEN, EVEN, ROUGH)))
     assert (
-        found.startswith("MP-1 may be enough: x1.500 (1.")
+        found.startswith("Undecided whether MP-1 is enough: x1.500 (1.")
         and " over MP-0; MP-2 x1.07 (" in found
-        and ") is undecided; at MP-1 the device waits" in found
+        and ") over MP-1; at MP-1 the device waits" in found
     )
 
 
