@@ -21,6 +21,7 @@ from tasks.report.publish import publish
 from tasks.report.republish import sweeps_of
 from tasks.report.text_format import plural
 from tasks.sweep.cut import cut, restored
+from tasks.sweep.request_text import set_and_chosen
 from tasks.sweep.store import Plan, SweepStore, read_plan, readable_result
 
 _LATE, _LOST = " for want of time", " since it was interrupted or the infrastructure failed"
@@ -102,7 +103,7 @@ def _is_told_anew(lack: Lack, called: Sequence[CampaignSweep]) -> bool:
 
 
 def _not_measured(spec: CampaignSweep) -> Lack:
-    return Lack(called=spec.called, suite=spec.suite, profile=spec.profile, what=f"not measured{YET}")
+    return Lack(called=spec.called, suite=spec.suite, profile=spec.profile, chosen=set_and_chosen(spec), what=f"not measured{YET}")
 
 
 def _environments(store: SweepStore) -> list[Mapping[str, Any]]:

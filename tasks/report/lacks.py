@@ -12,6 +12,7 @@ from pydantic import Field
 from experiments.atomic_file import atomic_write
 from experiments.config.strict import Strict
 from experiments.json_file import read_model, sealed_text
+from tasks.report.text_format import listed
 
 LACKS = "not_measured.json"
 YET = " when this page was written"  # behind `not measured`, where no reason is known
@@ -30,12 +31,16 @@ class Lack(Strict):
     sweep_id: str | None = Field(None, description="the sweep on the page that lacks it; null: nothing of it was measured, or not told")
     suite: str | None = Field(None, description="of a sweep of which nothing was measured")
     profile: str | None = Field(None, description="likewise")
+    chosen: dict[str, str] = Field(
+        default_factory=dict, description="what its campaign sets and chooses beside the profile, by name; likewise"
+    )
     what: str = Field(description="what it lacks, without a full stop")
 
     @property
     def sentence(self) -> str:
-        """`small (made_up, profile smoke): not measured when this page was written`."""
-        of = self.sweep_id or (f"{self.suite}, profile {self.profile}" if self.suite else "")
+        """`small (made_up, profile smoke with width 64 and 256): not measured when this page was written`."""
+        profile = " with ".join(filter(None, [self.profile, listed([f"{name} {value}" for name, value in self.chosen.items()])]))
+        of = self.sweep_id or (f"{self.suite}, profile {profile}" if self.suite else "")
         return f"{self.called}{f' ({of})' if of else ''}: {self.what}" if self.called else self.what
 
 
@@ -69,5 +74,6 @@ def _early_lack(line: str) -> Lack:
     if found is None:
         return Lack(what=line)
     suite, profiled, profile = (found["of"] or "").rpartition(", profile ")
-    told = {"suite": suite, "profile": profile} if profiled else {"sweep_id": found["of"]}
-    return Lack(called=found["called"], what=found["what"], **told)
+    if profiled:
+        return Lack(called=found["called"], suite=suite, profile=profile, what=found["what"])
+    return Lack(called=found["called"], sweep_id=found["of"], what=found["what"])

@@ -8,6 +8,7 @@ from typing import Any
 
 from experiments.config import duration
 from experiments.config.scalar_text import yaml_text
+from experiments.spec.campaign import CampaignSweep
 from tasks.sweep.store import Plan, Request
 
 
@@ -59,10 +60,10 @@ def short_overrides(overrides: Mapping[str, Any], most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def set_and_chosen(request: Request) -> dict[str, str]:
-    """What a request sets and chooses beside its profile, by name, as text: `width` -> `64,256`."""
-    overrides = overrides_json(request)
-    return dict(named for part in ("set", "only") for named in _named(overrides, part))
+def set_and_chosen(asked: Request | CampaignSweep) -> dict[str, str]:
+    """What is set and chosen beside a profile, by name, as text: `width` -> `64 and 256`."""
+    values = {**{name: [value] for name, value in asked.set.items()}, **asked.only}
+    return {name: " and ".join(map(yaml_text, each)) for name, each in values.items()}
 
 
 def _named(overrides: Mapping[str, Any], part: str) -> Iterator[tuple[str, str]]:

@@ -76,7 +76,7 @@ def page(first_page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
 def test_what_another_machine_measured_stays_and_is_not_said_to_be_missing(page: Path) -> None:
     steps = (page / OLD / "steps.parquet").read_bytes()
     assert missing_of(page) == [
-        "large (made_up, profile smoke): not measured when this page was written",
+        "large (made_up, profile smoke with batch_size 64): not measured when this page was written",
         "other (other, profile full): not measured when this page was written",
     ]
     measured(NEW, set={"batch_size": 64})
@@ -121,7 +121,7 @@ def test_what_an_earlier_page_lacked_goes_with_the_sweeps_that_it_is_said_of(pag
     measured(AGAIN, set={"batch_size": 8})
     assert missing_of(published(page.parent, small=AGAIN)) == [
         f"{called}, profile {profile}): not measured when this page was written"
-        for called, profile in (("large (made_up", "smoke"), ("other (other", "full"))
+        for called, profile in (("large (made_up", "smoke with batch_size 64"), ("other (other", "full"))
     ]
 
 

@@ -53,6 +53,12 @@ def test_an_early_pages_readme_tells_them(tmp_path: Path, line: str, lack: Lack,
     assert lack.sentence == line.replace("\\", "")
 
 
+def test_what_tells_a_sweep_from_others_of_its_profile_is_told() -> None:
+    """Else a page says that the very profile was not measured of which it has a sweep."""
+    lack = Lack(called="a", suite="s", profile="p", chosen={"width": "64 and 256", "steps": "9"}, what=YET)
+    assert lack.sentence == f"a (s, profile p with width 64 and 256 and steps 9): {YET}"
+
+
 def test_a_reason_that_earlier_versions_assumed_is_not_told(tmp_path: Path) -> None:
     write_lacks(tmp_path, [Lack(called="a", what="not measured, there was no time for it")])
     assert lacks_of(tmp_path) == [Lack(called="a", what=YET)]
