@@ -17,7 +17,7 @@ from experiments.json_file import sealed_text
 from experiments.spec.suite_files import title_of
 from experiments.step_record import FIELDS
 from experiments.trial import DataSource, Trial, TrialResult
-from tasks.analysis.cell import DEVICES, Cell
+from tasks.analysis.cell import DEVICES
 from tasks.analysis.certificates import KnownOfDevice, known_of
 from tasks.analysis.held_files import held_of
 from tasks.analysis.published_steps import CAPPED_BY, write_published_steps
@@ -38,6 +38,7 @@ from tasks.report.model import Report, kind_of, make_report
 from tasks.report.page_folder import PublishError, clear_leftovers, new_page
 from tasks.report.provenance import commits_text, ran_at, tree_text
 from tasks.report.section import Bullets, Section
+from tasks.report.sections.device_state import clocks_in_brief
 from tasks.report.sections.parameters import settings_text
 from tasks.report.text_format import devices_told, listed
 from tasks.report.whole_sweep import why_not_whole
@@ -50,6 +51,7 @@ from tasks.sweep.store import Plan, SweepStore, read_plan
 PRIVATE = frozenset({"host"})  # of the environment; `host_id` stays
 VERSIONS = ("driver", "cuda", "torch", "torchao", "transformers", "ray", "python")  # of the environment, for the README
 _SHOWN = ("scaling", "loss_spikes")  # sections with a table: what several devices attain beside fewer, and what a suite on spikes asks
+_LINKED = ("loss_parity", "device_state", "waterfall", "nearest_literature")  # sections that a page links to, where its report has them
 _PICTURES = ("spikes", "throughput")  # figures by what is worth most: the first that a sweep has is shown
 
 
@@ -61,8 +63,8 @@ class PublishedSweep:
     what its table holds; sweeps of one profile, as a campaign has them, may share it. `set_`: what was set or chosen beside the profile, by
     name; what differs of it tells sweeps of one heading apart. `found`: what was found, in one sentence. `head`: Markdown, what report.md
     says of it before its first section. `command`: Markdown. `loading`: how many DataLoader processes are enough, where they vary.
-    `sections`: those of the report that the README has too (_SHOWN). `picture`: title and path, from the README, of the figure that shows
-    what the sweep found; None where there is none.
+    `sections`: those of the report that the README has too (_SHOWN); `linked`: title and anchor of those that it links to (_LINKED).
+    `picture`: title and path, from the README, of the figure that shows what the sweep found; None where there is none.
     `covered`, `certificates`: of an A/A sweep how often the intervals of its own pairs were right, in sentences and in figures.
     """
 
@@ -80,6 +82,7 @@ class PublishedSweep:
     table: ComparisonTable | None  # None of a sweep without cells that measured
     loading: Bullets | None
     sections: Sequence[Section]
+    linked: Sequence[tuple[str, str]] = ()
     picture: tuple[str, str] | None = None
     covered: Sequence[str] = ()
     certificates: Sequence[KnownOfDevice] = ()
@@ -200,15 +203,21 @@ def published_sweep(folder: Path) -> PublishedSweep:
         set_and_chosen(published.plan.request),
         certificates_in_brief(known) or list_line(report),
         render_text("report_head.md.jinja", report=report, headline=headline).strip(),
-        _facts(published, report.cells),
+        _facts(published, report),
         given_command(published.plan, held_of(published)),
         table,
         loading,
         sections,
+        [(one.title, _anchor(one.title)) for name in _LINKED if name in report.section_names for one in [report.section(name)]],
         picture,
         covered,
         known,
     )
+
+
+def _anchor(title: str) -> str:
+    """Of a heading, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
 def publish_plan(plan: Plan, source: Path, target: Path) -> None:
@@ -283,8 +292,8 @@ def _no_steps() -> Any:
     return pa.table({field.name: pa.array([], pa.type_for_alias(field.kind)) for field in FIELDS})
 
 
-def _facts(sweep: Sweep, cells: Sequence[Cell]) -> list[tuple[str, str]]:
-    """(name, value) of what a page's head says; what is not known is left out. `cells`: those that the report shows."""
+def _facts(sweep: Sweep, report: Report) -> list[tuple[str, str]]:
+    """(name, value) of what a page says beside its table; what is not known is left out."""
     rows = [row for row in sweep.rows if row.environment]
     own = [row for row in sweep.rows if not row.trial.reference]
     many, of = per_cell((row.trial.cell, row.outcome) for row in own)
@@ -294,7 +303,9 @@ def _facts(sweep: Sweep, cells: Sequence[Cell]) -> list[tuple[str, str]]:
     facts = [
         ("Suite", f"{sweep.plan.suite.suite}, profile {sweep.plan.profile}"),
         ("Device", devices_told(_ran_on(rows))),
-        ("Settings", settings_text(cells)),
+        ("Settings", settings_text(report.cells)),
+        ("Clocks", clocks_in_brief(report.cells)),
+        ("A/A", "" if sweep.plan.aa else " ".join(_bullets(report, "aa"))),
         ("Hosts", _values(rows, "host_id")),
         ("Software", ", ".join(software)),
         ("Code", commits_text(sweep.plan) if all(row.trial.commit for row in sweep.rows) else code),
@@ -304,6 +315,12 @@ def _facts(sweep: Sweep, cells: Sequence[Cell]) -> list[tuple[str, str]]:
         ("Held time", held_sentence(held) if (held := held_of(sweep)) else "not recorded"),
     ]
     return [(name, value) for name, value in facts if value]
+
+
+def _bullets(report: Report, section: str) -> Sequence[str]:
+    """The sentences of a section that begins with them; none where there is no such section."""
+    first = report.section(section).blocks[0] if section in report.section_names else None
+    return first.lines if isinstance(first, Bullets) else []
 
 
 def _rounds_short_of(plan: Plan) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.config.paths import runs_root
-from tasks.report.publish import _rounds_short_of, publish
+from tasks.report.publish import _anchor, _rounds_short_of, publish
 from tasks.sweep.store import DecideSettings, Plan
 from tests.tasks.fake_sweep import Fake, whole_sweep
 from tests.tasks.held_support import write_slots
@@ -47,3 +47,18 @@ def test_the_head_says_how_much_of_the_held_time_was_measured(tmp_path: Path) ->
     text = publish([store], tmp_path / "page").read_text()
     [line] = [line for line in text.splitlines() if line.startswith("- **Held time:** ")]
     assert line.startswith("- **Held time:** measured 0 % of the 20.0 slot-seconds that 2 slots were held; the rest: ")
+
+
+def test_a_page_tells_what_is_known_of_a_a_pairs_and_nothing_of_clocks_that_nobody_sampled(tmp_path: Path) -> None:
+    store = whole_sweep(runs_root(), [Fake(AXES, 100.0, repeats=2)])
+    text = publish([store], tmp_path / "page").read_text()
+    assert "- **A/A:** No A/A pairs are known for " in text and "- **Clocks:**" not in text
+
+
+def test_the_anchor_of_a_section_is_that_of_its_heading() -> None:
+    """tests/test_docs.py follows the links of all our pages."""
+    assert [_anchor(title) for title in ("Where the peak goes", "Where a step's time goes", "A/A")] == [
+        "where-the-peak-goes",
+        "where-a-steps-time-goes",
+        "aa",
+    ]

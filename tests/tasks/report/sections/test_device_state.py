@@ -10,7 +10,7 @@ from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
 from tasks.analysis.judge_cells import DISTURBED
 from tasks.analysis.trial_row import TrialRow
-from tasks.report.sections.device_state import neighbour_cautions, unjudged_cautions
+from tasks.report.sections.device_state import clocks_in_brief, neighbour_cautions, unjudged_cautions
 from tests.tasks.cell_support import column, made, report_of, row, settings, workers
 
 CO_TENANT = "other processes used 38 % of the CPU (limit 5 %)"
@@ -54,6 +54,17 @@ def test_a_part_of_the_time_is_told_as_such() -> None:
     rows = [sampled(0, 1, clock_mean_mhz=1000.0), sampled(1, 1, clock_mean_mhz=900.0, caps=((POWER, 0.25),), capped_share=0.25)]
     (line,) = next(block for block in report_of(rows).section("device_state").blocks if block.kind == "bullets").lines
     assert line.startswith("MP-1 ran at 900 MHz, capped by power 25.0 % of the time; its baseline")
+
+
+def test_clocks_of_all_cells_in_a_line() -> None:
+    fast = [sampled(1, repeat, 116.0, clock_mean_mhz=1950.0, capped_share=0.0) for repeat in (1, 2)]
+    assert (
+        clocks_in_brief(made([capped(1), capped(2), *fast]))
+        == "1,809 to 1,950 MHz, capped by power 0.0 to 100 % of the time (means of cells)"
+    )
+    assert clocks_in_brief(made([capped(1), capped(2)])) == "1,809 MHz, capped by power 100 % of the time"
+    assert clocks_in_brief(made(fast)) == "1,950 MHz, never capped"
+    assert clocks_in_brief(made([row(workers(0), 100.0)])) == "", "not sampled"
 
 
 def test_on_a_page_that_keeps_the_share_and_no_words_the_cap_is_told_without_them() -> None:
