@@ -21,7 +21,8 @@ def list_line(report: Report) -> str:
         return _stopped(report.headline)
     answers = report.answers
     if is_any_compared(answers):
-        found = [of_groups(answers) if len(answers) > 1 else _of_one(answers[0])]
+        once = all(answer.early and answer.best.ran_once for answer in answers)  # of all groups the same is to be said then
+        found = [_of_one(answers[0]) if once or len(answers) == 1 else of_groups(answers)]
     else:
         found = [] if report.of_all else [_compared_with_nothing(answers)]
     return _stopped("; ".join([*report.of_all, *found]))

@@ -72,6 +72,9 @@ def test_a_lead_over_the_baseline_is_told_beside_cells_that_share_the_first_plac
 def test_what_is_not_decided_has_the_best_value_only_with_repeats() -> None:
     once = report_of([row(workers(0), 100.0), row(workers(1), 150.0)])
     assert list_line(once) == "Each cell ran once: no setting is called faster."
+    suite = {**settings(rows=("model",)), "same_work": ["model"]}
+    once = report_of([row(workers(count, model=name), 100.0 + count) for name in "ab" for count in (0, 1)], suite)
+    assert list_line(once) == "Each cell ran once: no setting is called faster.", "of each group"
 
 
 def groups(rates: Sequence[float]) -> list[TrialRow]:
