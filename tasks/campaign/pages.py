@@ -103,7 +103,8 @@ def _is_told_anew(lack: Lack, called: Sequence[CampaignSweep]) -> bool:
 
 
 def _not_measured(spec: CampaignSweep) -> Lack:
-    return Lack(called=spec.called, suite=spec.suite, profile=spec.profile, chosen=set_and_chosen(spec), what=f"not measured{YET}")
+    chosen = set_and_chosen(spec.set, spec.only)
+    return Lack(called=spec.called, suite=spec.suite, profile=spec.profile, chosen=chosen, what=f"not measured{YET}")
 
 
 def _environments(store: SweepStore) -> list[Mapping[str, Any]]:

@@ -200,7 +200,7 @@ def published_sweep(folder: Path) -> PublishedSweep:
         _ran_on(published.rows),
         report,
         heading,
-        set_and_chosen(published.plan.request),
+        set_and_chosen(published.plan.request.set, published.plan.request.only),
         certificates_in_brief(known) or list_line(report),
         render_text("report_head.md.jinja", report=report, headline=headline).strip(),
         _facts(published, report),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from experiments.config import duration
 from experiments.config.scalar_text import yaml_text
-from experiments.spec.campaign import CampaignSweep
 from tasks.sweep.store import Plan, Request
 
 
@@ -60,9 +59,9 @@ def short_overrides(overrides: Mapping[str, Any], most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def set_and_chosen(asked: Request | CampaignSweep) -> dict[str, str]:
+def set_and_chosen(set_: Mapping[str, Any], only: Mapping[str, Sequence[Any]]) -> dict[str, str]:
     """What is set and chosen beside a profile, by name, as text: `width` -> `64 and 256`."""
-    values = {**{name: [value] for name, value in asked.set.items()}, **asked.only}
+    values = {**{name: [value] for name, value in set_.items()}, **only}
     return {name: " and ".join(map(yaml_text, each)) for name, each in values.items()}
 
 
