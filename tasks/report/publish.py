@@ -298,6 +298,7 @@ def _facts(sweep: Sweep, report: Report) -> list[tuple[str, str]]:
     own = [row for row in sweep.rows if not row.trial.reference]
     many, of = per_cell((row.trial.cell, row.outcome) for row in own)
     started = [row.result.started_at for row in sweep.rows if row.result]
+    known = report.section("aa").block(Bullets).lines if "aa" in report.section_names and not sweep.plan.aa else []
     software = [f"{name} {text}" for name in VERSIONS if (text := _values(rows, name))]
     code = f"{f'commit {commit}' if (commit := ran_at(sweep)) else 'no commit known'}, tree {tree_text(sweep)}"
     facts = [
@@ -305,7 +306,7 @@ def _facts(sweep: Sweep, report: Report) -> list[tuple[str, str]]:
         ("Device", devices_told(_ran_on(rows))),
         ("Settings", settings_text(report.cells)),
         ("Clocks", clocks_in_brief(report.cells)),
-        ("A/A", "" if sweep.plan.aa else " ".join(_bullets(report, "aa"))),
+        ("A/A", " ".join(known)),
         ("Hosts", _values(rows, "host_id")),
         ("Software", ", ".join(software)),
         ("Code", commits_text(sweep.plan) if all(row.trial.commit for row in sweep.rows) else code),
@@ -315,12 +316,6 @@ def _facts(sweep: Sweep, report: Report) -> list[tuple[str, str]]:
         ("Held time", held_sentence(held) if (held := held_of(sweep)) else "not recorded"),
     ]
     return [(name, value) for name, value in facts if value]
-
-
-def _bullets(report: Report, section: str) -> Sequence[str]:
-    """The sentences of a section that begins with them; none where there is no such section."""
-    first = report.section(section).blocks[0] if section in report.section_names else None
-    return first.lines if isinstance(first, Bullets) else []
 
 
 def _rounds_short_of(plan: Plan) -> str:

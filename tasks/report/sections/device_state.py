@@ -83,25 +83,24 @@ def _mhz(value: float | None) -> str:
 
 
 def clocks_in_brief(cells: Sequence[Cell]) -> str:
-    """`1,771 to 1,959 MHz, capped by power 98.8 to 100 % of the time`, means of cells; empty where no clock is known."""
-    clocks = [clock for cell in cells if (clock := cell.mean("clock_mean_mhz")) is not None]
+    """`1,771 to 1,959 MHz, capped by power 98.8 to 100 % of the time (means of cells)`; empty where no clock is known."""
+    clocks, shares = (
+        sorted(value for cell in cells if (value := cell.mean(name)) is not None) for name in ("clock_mean_mhz", "capped_share")
+    )
     if not clocks:
         return ""
-    shares = [share for cell in cells if (share := cell.mean("capped_share")) is not None]
-    words = list(dict.fromkeys(word for cell in cells for word in _caps(cell)))
-    capped = f", capped{f' by {listed(words)}' if words else ''} {_range([percent(share) for share in _ends(shares)])} of the time"
-    how = capped if any(shares) else ", never capped" if shares else ""
-    return f"{_range([f'{clock:,.0f}' for clock in _ends(clocks)])} MHz{how}{' (means of cells)' if len(cells) > 1 else ''}"
+    parts = [f"{_from_to(f'{clocks[0]:,.0f}', f'{clocks[-1]:,.0f}')} MHz"]
+    if any(shares):
+        words = listed(list(dict.fromkeys(word for cell in cells for word in _caps(cell))))
+        share = _from_to(percent(shares[0]).removesuffix(" %"), percent(shares[-1]).removesuffix(" %"))
+        parts.append(f"capped{f' by {words}' if words else ''} {share} % of the time")
+    elif shares:
+        parts.append("never capped")
+    return f"{', '.join(parts)}{' (means of cells)' if len(cells) > 1 else ''}"
 
 
-def _ends(values: Sequence[float]) -> list[float]:
-    return [min(values), max(values)] if values else []
-
-
-def _range(texts: Sequence[str]) -> str:
-    """`98.8 to 100 %`; a unit that both have is said once."""
-    first, last = texts[0], texts[-1]
-    return last if first == last else f"{first.removesuffix(' %') if last.endswith(' %') else first} to {last}"
+def _from_to(low: str, high: str) -> str:
+    return low if low == high else f"{low} to {high}"
 
 
 def clock_sentences(cells: Sequence[Cell]) -> list[str]:

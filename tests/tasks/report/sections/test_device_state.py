@@ -64,6 +64,7 @@ def test_clocks_of_all_cells_in_a_line() -> None:
     )
     assert clocks_in_brief(made([capped(1), capped(2)])) == "1,809 MHz, capped by power 100 % of the time"
     assert clocks_in_brief(made(fast)) == "1,950 MHz, never capped"
+    assert clocks_in_brief(made([sampled(0, 1, clock_mean_mhz=1950.0)])) == "1,950 MHz", "of a device that does not tell what caps it"
     assert clocks_in_brief(made([row(workers(0), 100.0)])) == "", "not sampled"
 
 
