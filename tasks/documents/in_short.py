@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
 from experiments.metric import Kind
 from tasks.documents.published import SweepOnPage
 from tasks.report.answer import Answer
@@ -13,19 +17,30 @@ from tasks.report.text_format import quantity, spread
 MOST_LINES = 3
 
 
-def in_short(sweep: SweepOnPage, report: Report | None) -> list[str]:
-    """Lines of Markdown, at most MOST_LINES and one that counts the rest. `report`: the sweep's head_of.
+@dataclass(frozen=True)
+class InShort:
+    """`lines`: Markdown, at most MOST_LINES and one that counts the rest. `won`: the share of the groups of two cells or more that have a
+    winner, 0 to 1."""
 
-    None of one cell against itself; of a sweep whose cells ran once what it says of sizes that fit, or none.
+    lines: Sequence[str] = ()
+    won: float = 0.0
+
+
+def in_short(sweep: SweepOnPage, report: Report | None) -> InShort:
+    """`report`: the sweep's head_of.
+
+    No lines of one cell against itself; of a sweep whose cells ran once what it says of sizes that fit, or none.
     """
     if report is None:
-        return []
+        return InShort()
     if not sweep.repeated:
-        return [md(report.fits.removesuffix("."))] if report.fits else []
+        return InShort((md(report.fits.removesuffix(".")),) if report.fits else ())
     compared = [answer for answer in report.answers if answer.compared > 1]
     told = compared or ([] if report.of_all else report.answers)
     lines = [*map(md, report.of_all), *map(line_of, told)]
-    return lines if len(lines) <= MOST_LINES + 1 else [*lines[:MOST_LINES], f"and {len(lines) - MOST_LINES} more"]
+    if len(lines) > MOST_LINES + 1:
+        lines = [*lines[:MOST_LINES], f"and {len(lines) - MOST_LINES} more"]
+    return InShort(lines, fmean(answer.winner is not None for answer in compared) if compared else 0.0)
 
 
 def line_of(answer: Answer) -> str:

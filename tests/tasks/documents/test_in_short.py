@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,7 +13,7 @@ import pytest
 from experiments.stats.loss_parity import Parity, ParityStatus
 from experiments.stats.verdict import Verdict
 from tasks.analysis.looks import NOT_LOOKED
-from tasks.documents.in_short import MOST_LINES, in_short, line_of
+from tasks.documents.in_short import MOST_LINES, InShort, in_short, line_of
 from tasks.documents.published import SweepOnPage
 from tasks.report.answer import find_answers
 from tests.tasks.cell_support import OTHER, ROUGH, disturbed, in_threes, judged, made, repeats, report_of, row, settings, workers
@@ -94,22 +95,30 @@ def test_what_is_no_rate_has_its_name() -> None:
 
 
 def test_groups_of_one_cell_are_left_out_beside_comparisons() -> None:
-    lines = in_short(sweep(), report_of(groups(2, 1), OF_MODELS))
+    lines = in_short(sweep(), report_of(groups(2, 1), OF_MODELS)).lines
     assert len(lines) == 1 and lines[0].startswith("m\\_0: **125.0 samples/s** "), "as Markdown"
-    alone = in_short(sweep(), report_of(groups(1, 1), OF_MODELS))
+    alone = in_short(sweep(), report_of(groups(1, 1), OF_MODELS)).lines
     assert [re.sub(r" ±\S+ %", "", line) for line in alone] == ["m\\_0: **100.0 samples/s**", "m\\_1: **100.0 samples/s**"]
 
 
 @pytest.mark.parametrize(("count", "told"), [(MOST_LINES + 1, MOST_LINES + 1), (MOST_LINES + 2, MOST_LINES + 1)])
 def test_of_many_groups_the_first_are_told_and_the_others_counted(count: int, told: int) -> None:
-    lines = in_short(sweep(), report_of(groups(*([2] * count)), OF_MODELS))
+    lines = in_short(sweep(), report_of(groups(*([2] * count)), OF_MODELS)).lines
     assert len(lines) == told and (lines[-1] == "and 2 more") is (count > told)
     assert [line[:4] for line in lines[:MOST_LINES]] == ["m\\_0", "m\\_1", "m\\_2"]
 
 
 def test_single_trials_tell_nothing_and_one_cell_against_itself_neither() -> None:
-    assert in_short(sweep(repeated=False), report_of(groups(2), OF_MODELS)) == []
-    assert in_short(sweep(), None) == []
+    assert in_short(sweep(repeated=False), report_of(groups(2), OF_MODELS)) == in_short(sweep(), None) == InShort((), 0.0)
+
+
+def test_the_share_of_groups_with_a_winner_counts_those_of_two_cells_or_more() -> None:
+    report = report_of(groups(2, 2, 1), OF_MODELS)
+    winners = [answer.winner is not None for answer in report.answers]
+    assert in_short(sweep(), report).won == 1.0 and winners == [True, True, False], "one cell has nothing to win over"
+    half = replace(report, answers=[replace(report.answers[0], winner=None), *report.answers[1:]])
+    assert in_short(sweep(), half).won == 0.5
+    assert in_short(sweep(), report_of(groups(1), OF_MODELS)).won == 0.0
 
 
 def test_how_rates_grow_stands_before_the_comparisons(tmp_path: Path) -> None:
@@ -120,6 +129,6 @@ def test_how_rates_grow_stands_before_the_comparisons(tmp_path: Path) -> None:
     ]
     report = report_of(rows, settings(rows=("devices",)))
     assert len(report.scaling) == 1, report.scaling
-    lines = in_short(sweep(), report)
+    lines = in_short(sweep(), report).lines
     assert lines[0].startswith("MP-0: from 1 to 2 devices the rate of all together grows x1.900 (") and not lines[0].endswith(".")
     assert len(lines) == 2 and "devices 1: **150.0 samples/s** " in lines[1], "not what the cell on two devices has alone"

@@ -19,7 +19,7 @@ from tasks.documents import write
 from tasks.documents.finding import finding, head_of
 from tasks.documents.first_table import first_table, measured
 from tasks.documents.goals import GoalTables
-from tasks.documents.in_short import in_short
+from tasks.documents.in_short import InShort, in_short
 from tasks.documents.index import index_of
 from tasks.documents.published import Page, SweepOnPage, pages_in, sweep_on_page
 from tasks.documents.suites_table import suites_table
@@ -68,7 +68,7 @@ def pages(root: Path) -> list[Page]:
 
 
 @pytest.fixture(scope="module")
-def short(pages: list[Page]) -> dict[Path, list[str]]:
+def short(pages: list[Page]) -> dict[Path, InShort]:
     return {sweep.folder: in_short(sweep, head_of(sweep)) for page in pages for sweep in page.sweeps}
 
 
@@ -125,14 +125,14 @@ def test_a_page_that_lacks_a_file_is_named(root: Path, tmp_path: Path) -> None:
 
 
 def test_a_suites_row_has_its_latest_sweep_with_repeats_and_links_to_the_others(
-    root: Path, pages: list[Page], short: dict[Path, list[str]]
+    root: Path, pages: list[Page], short: dict[Path, InShort]
 ) -> None:
     other = INFO.model_copy(update={"name": "other_suite"})
     once, repeated, fits = pages[0].sweeps
     second = replace(pages[0], folder=pages[0].folder.with_name("page_two"), sweeps=[fits])
     third = replace(pages[0], folder=pages[0].folder.with_name("page_three"), sweeps=[once])
     lines = suites_table([INFO, other], [*pages, second, third], short, root, root / "elsewhere").splitlines()
-    assert lines[:2] == ["| suite | what it asks | measured last | best measured |", "|---|---|---|---|"]
+    assert lines[:2] == ["| suite | what it asks | measured | best measured there |", "|---|---|---|---|"]
     assert lines[3] == "| other\\_suite | What \\| is asked | not measured with repeats yet | – |"
     name, (measured, best) = lines[2].split(" | ")[0], lines[2].split(" | ", 2)[2].split(" | ")
     assert name == "| made\\_up"
@@ -141,7 +141,7 @@ def test_a_suites_row_has_its_latest_sweep_with_repeats_and_links_to_the_others(
         "more: [page\\_two](docs/results/page_two/README.md)",
         "each cell once, so nothing is decided: [page\\_three](docs/results/page_three/README.md)",
     ]
-    assert best == f"{'<br>'.join(short[repeated.folder])} |" and best.startswith("**150.0 samples/s** ")
+    assert best == f"{'<br>'.join(short[repeated.folder].lines)} |" and best.startswith("**150.0 samples/s** ")
 
 
 def test_of_two_sweeps_with_repeats_the_later_one_is_told(root: Path, pages: list[Page]) -> None:
@@ -149,7 +149,8 @@ def test_of_two_sweeps_with_repeats_the_later_one_is_told(root: Path, pages: lis
     plan = repeated.plan.model_copy(update={"created_at": repeated.plan.created_at + 1.0})
     later = replace(repeated, folder=repeated.folder.with_name("later"), plan=plan)
     for sweeps in ([repeated, later], [later, repeated]):
-        table = suites_table([INFO], [replace(pages[0], sweeps=sweeps)], {repeated.folder: ["old"], later.folder: ["new", "b"]}, root, root)
+        found = {repeated.folder: InShort(["old"]), later.folder: InShort(["new", "b"])}
+        table = suites_table([INFO], [replace(pages[0], sweeps=sweeps)], found, root, root)
         assert table.endswith(" | new<br>b |") and "old" not in table
 
 
@@ -157,20 +158,24 @@ DAY = 86_400.0
 
 
 @pytest.mark.parametrize(
-    ("repeats", "later_s", "told"),
+    ("repeats", "won", "later_s", "told"),
     [
-        ((3, 2), DAY, "old"),
-        ((3, 3), DAY, "new"),
-        ((5, 3), DAY, "new"),
-        ((5, 3), 1.0, "old"),  # of one day the one with the most
-        ((3, 5), 1.0, "new"),
-        ((3, 3), 1.0, "new"),
-        ((2, 2), DAY, "new"),
-        ((2, 3), DAY, "new"),
+        ((3, 2), (0.0, 0.0), DAY, "old"),
+        ((3, 3), (0.0, 0.0), DAY, "new"),
+        ((5, 3), (0.0, 0.0), DAY, "new"),
+        ((5, 3), (0.0, 0.0), 1.0, "old"),  # of one day the one with the most
+        ((3, 5), (0.0, 0.0), 1.0, "new"),
+        ((3, 3), (0.0, 0.0), 1.0, "new"),
+        ((2, 2), (0.0, 0.0), DAY, "new"),
+        ((2, 3), (0.0, 0.0), DAY, "new"),
+        ((3, 3), (1.0, 0.5), DAY, "old"),  # what decided more, whatever its day
+        ((3, 9), (1.0, 0.5), 1.0, "old"),
+        ((3, 3), (0.5, 0.5), DAY, "new"),
+        ((2, 3), (1.0, 0.0), DAY, "new"),  # two trials a cell are not enough
     ],
 )
-def test_a_later_sweep_with_fewer_repeats_takes_the_place_of_one_of_another_day_if_it_has_three(
-    root: Path, pages: list[Page], repeats: tuple[int, int], later_s: float, told: str
+def test_the_sweep_that_is_told_has_three_trials_a_cell_then_most_winners_then_is_the_latest(
+    root: Path, pages: list[Page], repeats: tuple[int, int], won: tuple[float, float], later_s: float, told: str
 ) -> None:
     sweep = pages[0].sweeps[1]
     old, new = (
@@ -182,11 +187,12 @@ def test_a_later_sweep_with_fewer_repeats_takes_the_place_of_one_of_another_day_
         )
         for at, count in enumerate(repeats)
     )
-    table = suites_table([INFO], [replace(pages[0], sweeps=[old, new])], {old.folder: ["old"], new.folder: ["new"]}, root, root)
+    found = {old.folder: InShort(["old"], won[0]), new.folder: InShort(["new"], won[1])}
+    table = suites_table([INFO], [replace(pages[0], sweeps=[old, new])], found, root, root)
     assert table.endswith(f" | {told} |")
 
 
-def test_a_suite_with_single_trials_alone_is_not_measured_with_repeats(root: Path, pages: list[Page], short: dict[Path, list[str]]) -> None:
+def test_a_suite_with_single_trials_alone_is_not_measured_with_repeats(root: Path, pages: list[Page], short: dict[Path, InShort]) -> None:
     alone = [Page(pages[0].folder, pages[0].title, pages[0].sweeps[:1])]
     row = suites_table([INFO], alone, short, root, root).splitlines()[2]
     assert row.endswith(f"| not measured with repeats yet<br>each cell once, so nothing is decided: [page]({LINK}) | – |")
@@ -195,16 +201,16 @@ def test_a_suite_with_single_trials_alone_is_not_measured_with_repeats(root: Pat
 def test_a_sweep_with_repeats_of_which_nothing_is_found_is_not_said_to_have_run_once(root: Path, pages: list[Page]) -> None:
     """Such as one whose cells are all struck."""
     repeated = pages[0].sweeps[1]
-    row = suites_table([INFO], [replace(pages[0], sweeps=[repeated])], {repeated.folder: []}, root, root).splitlines()[2]
+    row = suites_table([INFO], [replace(pages[0], sweeps=[repeated])], {repeated.folder: InShort()}, root, root).splitlines()[2]
     assert row == f"| made\\_up | What \\| is asked | more: [page]({LINK}) | – |"
 
 
-def test_what_has_a_table_of_its_own_is_not_said_twice(root: Path, pages: list[Page], short: dict[Path, list[str]]) -> None:
+def test_what_has_a_table_of_its_own_is_not_said_twice(root: Path, pages: list[Page], short: dict[Path, InShort]) -> None:
     shown, fits = pages[0].sweeps[1:]
     told = suites_table([INFO], pages, short, root, shown.folder)
     told_of = f"[page]({LINK}): Made-up numbers; "
     where = f"{told_of}Made-up CPU, fp32, 2 to 3 trials for each of 2 cells<br>{told_of}4 Made-up CPU, fp32, 1 trial for each of 2 cells"
-    assert f"| {where} | the table above<br>{short[fits.folder][0]} |" in told and "150.0" not in told
+    assert f"| {where} | the table above<br>{short[fits.folder].lines[0]} |" in told and "150.0" not in told
 
 
 def test_the_first_table_has_verdicts_and_says_how_it_was_measured(root: Path, pages: list[Page]) -> None:
