@@ -47,8 +47,8 @@ def _measured(suite: str, pages: Sequence[Page], found: Mapping[Path, InShort], 
 
 
 def _rank(sweep: SweepOnPage, found: InShort) -> tuple[int, float, str, int, float]:
-    """The sweep that is told has the highest: enough repeats, then the share of its groups of cells that have a winner, then the day, and of
-    one day the most repeats. So a later sweep that decided less does not hide what is known."""
+    """The sweep that is told has the highest: enough repeats, then the share of its groups of cells that have a winner, then the day, and
+    of one day the most repeats. So a later sweep that decided less does not hide what is known."""
     created = sweep.plan.created_at
     return min(sweep.repeats, ENOUGH), found.won, f"{datetime.fromtimestamp(created, UTC):%Y-%m-%d}", sweep.repeats, created
 
