@@ -181,6 +181,7 @@ class _Search:
         self._searches = False  # more than one size is tried
         self._unkept = False  # it was said that nothing can be kept
         self._begun: KeptSizes | None = None  # what is gone on with, until the first answer says whether it holds here
+        self._refuted: KeptSizes | None = None  # what was kept, and is searched anew
 
     def run(self) -> SearchResult:
         earlier = read_sizes(self._trial.cell, self._say) if self._code else None
@@ -197,6 +198,7 @@ class _Search:
             edge = "" if earlier.too_large is None else f" and {earlier.too_large} did not"
             found = f"{size} samples fit{edge}, as an earlier trial of this cell found"
             return SearchResult(size, f"batch_size max: {found}; tried again: {size} fits")
+        self._refuted = earlier
         why = "on another device or with other code" if self._known[size].fits else "which does not fit now"
         self._say(f"batch_size max: an earlier trial of this cell found {size}, {why}: the search starts anew")
         return None
@@ -236,7 +238,8 @@ class _Search:
         self._known[size] = answer
         if self._searches and self._code:  # each answer: the search may be cut off before the next one
             answers = {size: answer[:2] for size, answer in self._known.items()}
-            keep_sizes(self._trial.cell, KeptSizes(about=about, answers=answers), self._say_unkept)
+            kept, over = KeptSizes(about=about, answers=answers), next_size(self._known) is None
+            keep_sizes(self._trial.cell, kept, self._say_unkept, over=over, refuted=self._refuted)
         self._note(size, answer)
 
     def _say_unkept(self, text: str) -> None:

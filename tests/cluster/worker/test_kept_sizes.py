@@ -45,7 +45,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the trials keep what they found; one has."""
     monkeypatch.setenv(KEPT, str(tmp_path / "kept"))
     assert found_on(tmp_path / "first", monkeypatch, Pretended)[0].size == 87
-    [file] = (tmp_path / "kept" / SIZES).iterdir()
+    [file] = (tmp_path / "kept" / SIZES).glob("*.json")
     return file
 
 
@@ -85,7 +85,7 @@ def cut_off(folder: Path, monkeypatch: pytest.MonkeyPatch, device: type[Pretende
     with pytest.raises(KeyboardInterrupt), monkeypatch.context() as patched:
         patched.setattr("tests.cluster.worker.probe_support.Here", Cut)
         found_on(folder, patched, device)
-    [file] = (Path(os.environ[KEPT]) / SIZES).iterdir()
+    [file] = (Path(os.environ[KEPT]) / SIZES).glob("*.json")
     return list(json.loads(file.read_text())["answers"])
 
 
@@ -116,7 +116,7 @@ def test_what_a_process_had_answered_when_the_search_was_cut_off_is_kept(tmp_pat
             assert list(json.loads(file().read_text())["answers"])[:2] == ["1", "8"], "first kept, then ended, which takes time"
 
     def file() -> Path:
-        [found] = (Path(os.environ[KEPT]) / SIZES).iterdir()
+        [found] = (Path(os.environ[KEPT]) / SIZES).glob("*.json")
         return found
 
     monkeypatch.setenv(KEPT, str(tmp_path / "kept"))
