@@ -169,12 +169,15 @@ class Session:
     @property
     def searched(self) -> str | None:
         """In which trials time cut off the search for the largest batch; None where in none."""
-        begun = [trial for trial in [*self.plan.trials, *self.plan.cut] if trial.key in self.searches.cut]
-        names = [trial.name for trial in begun if (end := self.store.result(trial.key)) is None or not end.outcome.final]
-        if not names:
+        cut = [trial for trial in [*self.plan.trials, *self.plan.cut] if trial.key in self.searches.cut]
+        begun = [trial for trial in cut if (end := self.store.result(trial.key)) is None or not end.outcome.final]
+        if not begun:
             return None
+        names = [trial.name for trial in begun]
         then = "the campaign's next run" if self.plan.campaign else f"`sweep resume {self.store.sweep_id} --budget TIME`"
-        return f"no time was left to search the largest batch of {listed(names, 3)}: {then} goes on from what was tried"
+        here = all(self.pools[trial.pool].slots.pool.here for trial in begun)
+        where = "" if here else " on the node that keeps it, and starts anew on another one"  # each on its own disk: cluster/kept_files.py
+        return f"no time was left to search the largest batch of {listed(names, 3)}: {then} goes on from what was tried{where}"
 
     @property
     def given_up(self) -> str | None:

@@ -1,5 +1,6 @@
 """A search for the largest batch is over once its sweep's time is: it measures nothing, and a later attempt goes on from its answers, which
-the worker keeps (cluster/worker/kept_sizes.py). A trial that measures goes on to its end."""
+the worker keeps (cluster/worker/kept_sizes.py): on a cluster each node its own, so on another node it starts anew. A trial that measures
+goes on to its end."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ class SearchLimit:
         if search.known is None or self.left_s() >= trial.least_s:
             return None
         self.cut.add(trial.key)
-        left = "no time was left for what it was to measure"
-        return f"batch_size max: the search was cut off, since {left} ({known_text(search.known)}); a later attempt goes on from there"
+        why = f"no time was left for what it was to measure ({known_text(search.known)})"
+        return f"batch_size max: the search was cut off, since {why}; a later attempt on the same node goes on from there"
 
 
 class BatchSearch:

@@ -339,7 +339,12 @@ def test_what_has_begun_goes_on_whatever_time_is_left(stage: Stage, ended: int |
 @pytest.mark.parametrize(
     ("labels", "then"), [({}, f"`sweep resume {SWEEP_ID} --budget TIME`"), ({OF_CAMPAIGN: "gpu-x1"}, "the campaign's next run")]
 )
-def test_trials_whose_search_time_cut_off_are_cut_from_the_plan_and_named(stage: Stage, labels: dict[str, str], then: str) -> None:
+@pytest.mark.parametrize(("entry", "where"), [({}, ""), (_REMOTE, " on the node that keeps it, and starts anew on another one")])
+def test_trials_whose_search_time_cut_off_are_cut_from_the_plan_and_named(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, labels: dict[str, str], then: str, entry: dict[str, Any], where: str
+) -> None:
+    pool = Pool(**{"name": "cpu", "device": "cpu", "address": "embedded", **entry})
+    monkeypatch.setattr(flows_session, "find_pool", lambda pools, name: pool)
     trials = [make_trial(1), make_trial(2), make_trial(3)]
     plan = make_plan(trials, labels=labels)
     session = stage.session(plan)
@@ -347,7 +352,8 @@ def test_trials_whose_search_time_cut_off_are_cut_from_the_plan_and_named(stage:
     assert session.searched is None
     session.searches.cut.update({trials[1].key, trials[2].key})  # of the 3rd an earlier attempt counts
     for _ in range(2):
-        assert session.searched == (f"no time was left to search the largest batch of {trials[1].name}: {then} goes on from what was tried")
+        told = f"no time was left to search the largest batch of {trials[1].name}: {then} goes on from what was tried{where}"
+        assert session.searched == told
         session.cut()
     assert (numbers(session.plan.trials), numbers(session.plan.cut)) == ([1, 3], [2])
     assert session.store.load_plan() == session.plan

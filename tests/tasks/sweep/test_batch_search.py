@@ -21,7 +21,7 @@ BUDGET_S = 100.0
 WINDOW_S = 30.0
 REASON = (
     "batch_size max: the search was cut off, since no time was left for what it was to measure (57 fits, 140 does not); "
-    "a later attempt goes on from there"
+    "a later attempt on the same node goes on from there"
 )
 
 
