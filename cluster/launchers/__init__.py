@@ -33,6 +33,7 @@ class Launch(Strict):
     born: float | None = Field(
         None, description="local: start time of the process, Unix s, since a later one may have the same id; null: it is over already"
     )
+    again: bool = Field(False, description="it measures a disturbed trial again, which has an earlier attempt's result; false once over")
 
 
 class Status(Strict):

@@ -9,11 +9,13 @@ from functools import partial
 from rich.console import Console
 
 from cluster import launchers
+from cluster.launchers import Launch
 from cluster.pools.pool import Pool, find_pool, load_pools
 from experiments.config.errors import DamagedFile
 from experiments.trial import Outcome, Trial, TrialResult
 from flows.runtime.command_environment import prepare_environment
 from tasks.sweep.store import Plan, Status, SweepStore, readable_result
+from tasks.sweep.what_is_left import is_measured_again
 
 _WAIT_S = 120.0
 
@@ -41,10 +43,11 @@ def stop_sweep(store: SweepStore, reason: str, out: Console) -> int:
         known = load_pools()
         for trial in plan.trials:
             try:
-                if store.result(trial.key) is not None:
+                folder, disturbed = store.trial_dir(trial.key), store.result(trial.key)
+                if disturbed is not None and not is_measured_again(folder, disturbed):
                     continue
                 launcher = partial(_launcher, known, trial)  # asked for what was started alone: its pool may be gone from the pools file
-                launch = launchers.find(trial, store.trial_dir(trial.key), launcher)
+                launch = launchers.find(trial, folder, launcher)
                 if launch is None:
                     continue
                 launcher().stop(launch)
@@ -52,12 +55,7 @@ def stop_sweep(store: SweepStore, reason: str, out: Console) -> int:
                 out.print(f"{trial.name} cannot be stopped: {error}", highlight=False, markup=False, soft_wrap=True)
                 left += 1
                 continue
-            now, ended = time.time(), readable_result(store, trial.key)
-            if ended is None or ended.outcome in (Outcome.CRASHED, Outcome.INFRA, Outcome.CANCELLED):  # it was the stop that ended it
-                result = TrialResult(
-                    key=trial.key, attempt=launch.attempt, outcome=Outcome.CANCELLED, reason=reason, started_at=now, finished_at=now
-                )
-                store.save_result(result)
+            _record_stop(store, launch, disturbed, reason)
             stopped += 1
         if not stopped:
             if not left:
@@ -66,6 +64,18 @@ def stop_sweep(store: SweepStore, reason: str, out: Console) -> int:
         out.print(f"{store.sweep_id}: its process was dead; stopped {stopped} trial(s) that it had left running", highlight=False)
         published = _publish(store, plan, reason, out)
     return 0 if published and not left else 1
+
+
+def _record_stop(store: SweepStore, launch: Launch, disturbed: TrialResult | None, reason: str) -> None:
+    """The result of the trial, where it was the stop that ended it. `disturbed`: of one that was measured again, what stays."""
+    now, ended = time.time(), readable_result(store, launch.key)
+    if ended is None or ended.outcome in (Outcome.CRASHED, Outcome.INFRA, Outcome.CANCELLED):
+        cancelled = TrialResult(
+            key=launch.key, attempt=launch.attempt, outcome=Outcome.CANCELLED, reason=reason, started_at=now, finished_at=now
+        )
+        store.save_result(disturbed or cancelled)
+    if disturbed is not None:
+        launchers.save(launch.model_copy(update={"again": False}), store.trial_dir(launch.key))
 
 
 def _launcher(pools: Mapping[str, Pool], trial: Trial) -> launchers.Launcher:

@@ -49,8 +49,9 @@ class AttemptStarter:
         """Number of the next new attempt, 1 for the first."""
         return last_attempt(self._folder) + 1
 
-    def begin(self) -> Attempt | Measured | None:
-        """The attempt to follow now; the last one where that has ended and was measured; None if the sweep was stopped.
+    def begin(self, *, again: bool = False) -> Attempt | Measured | None:
+        """The attempt to follow now; the last one where that has ended and was measured; None if the sweep was stopped. `again`: a new one
+        measures a disturbed trial again.
 
         Raises LaunchError if the pool is down for longer than its `wait_s`, and JournalError for a journal that was changed by others.
         """
@@ -64,7 +65,7 @@ class AttemptStarter:
             raise damage  # a worker must not append to a damaged journal
         if (measured := self._measured()) is not None:
             return measured
-        new = self._start(self.next_number)
+        new = self._start(self.next_number, again=again)
         return Attempt(new, started_here=True) if new else None
 
     def _measured(self) -> Measured | None:
@@ -97,7 +98,7 @@ class AttemptStarter:
         self._retry(lambda: self._context.launcher.stop(launch))  # it was cancelled while its pool was unreachable
         return None
 
-    def _start(self, number: int) -> Launch | None:
+    def _start(self, number: int, *, again: bool) -> Launch | None:
         """Start an attempt, waiting without slots for a pool that is down; None if the sweep was stopped meanwhile. Raises LaunchError."""
         tell_trial(self._trial, self._folder)
         asked = 0
@@ -113,8 +114,10 @@ class AttemptStarter:
             return launch
 
         launch = self._retry(start, self._context.without_slots)
-        if launch is not None:
-            launchers.save(launch, self._folder)
+        if launch is None:
+            return None
+        launch = launch.model_copy(update={"again": again})
+        launchers.save(launch, self._folder)
         return launch
 
     def _retry(self, ask: Callable[[], T], pause: Callable[[], AbstractContextManager[None]] = nullcontext) -> T | None:

@@ -29,7 +29,7 @@ from tasks.sweep.store import Plan, Request, Superseded, SweepStore, new_sweep_i
 from tasks.sweep.trial_key import code_version, libraries_version
 from tasks.sweep.trial_record import checked, keep_whole
 from tasks.sweep.variants import Say, Variants, check_commits, tree_of
-from tasks.sweep.what_is_left import end_is_unknown
+from tasks.sweep.what_is_left import end_is_unknown, is_measured_again
 
 
 class TrialState(Strict):
@@ -293,7 +293,7 @@ def states(plan: Plan) -> list[TrialState]:
         result = found.result
         if found.damage is not None:
             entries.append(TrialState(trial=trial, state="again", why=f"its record is damaged: {found.damage}"))
-        elif result is not None and result.outcome.final:
+        elif result is not None and result.outcome.final and not is_measured_again(folder, result):
             entries.append(TrialState(trial=trial, state="done", why=str(result.outcome)))
         elif result is not None and not end_is_unknown(launchers.load(folder), result):
             entries.append(TrialState(trial=trial, state="again", why=f"ended as {result.outcome}: {result.reason}"))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
+from cluster import launchers
 from cluster.launchers import LaunchError
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.attempt_end import flow_result
@@ -12,6 +14,7 @@ from tasks.sweep.begin_attempt import Attempt, AttemptStarter, Measured
 from tasks.sweep.failure_policy import Charges, Decision, is_disturbed
 from tasks.sweep.follow_attempt import AttemptFollower
 from tasks.sweep.trial_context import TrialContext
+from tasks.sweep.what_is_left import is_measured_again
 
 
 @dataclass(frozen=True)
@@ -24,10 +27,11 @@ class TrialRunner(TrialContext):
         `begun`: the first attempt, where this process has begun it already (tasks/sweep/head_start.py).
 
         An attempt that another flow left running is followed to its end instead of repeated, and is not charged as a retry; nor is one that
-        had been measured when it ended, which counts. What was disturbed is measured again, whichever of these it was; if that comes to no
-        measurement, the disturbed one stays. Raises JournalError if the journal was changed by others.
+        had been measured when it ended, which counts. What was disturbed is measured again, whichever of these it was, also where a flow
+        died over it; if that comes to no measurement, the disturbed one stays. Raises JournalError if the journal was changed by others.
         """
-        charges, first, disturbed = Charges(), True, None
+        first, disturbed = True, self._disturbed_before(trial)
+        charges = Charges() if disturbed is None else Charges().charge(disturbed)
         while not isinstance(attempt := begun or self._begin(trial, again=disturbed is not None), TrialResult):
             begun = None
             result = self._save(self._result_of(trial, attempt))
@@ -38,14 +42,29 @@ class TrialRunner(TrialContext):
                 if disturbed is None:
                     return result
                 if result.outcome is not Outcome.OK:
-                    return self._save(disturbed)
+                    return self._stays(trial, disturbed)
                 self.disturbances.measured_again(disturbed=is_disturbed(result))
                 return result
             if is_disturbed(result):
                 disturbed = result
                 self.say(trial, f"again: it was disturbed, {result.disturbed}")
             first = False
-        return attempt if disturbed is None else self._save(disturbed)
+        return attempt if disturbed is None else self._stays(trial, disturbed)
+
+    def _disturbed_before(self, trial: Trial) -> TrialResult | None:
+        """The disturbed measurement that another flow was measuring again when it died; None where it was not."""
+        result = self.store.result(trial.key)
+        return result if result is not None and is_measured_again(self.folder(trial), result) else None
+
+    def _stays(self, trial: Trial, disturbed: TrialResult) -> TrialResult:
+        """The disturbed measurement is the trial's result. An attempt that its pool may run still is left to the next flow."""
+        self._save(disturbed)
+        launch = launchers.load(self.folder(trial))
+        if launch is not None and launch.again:
+            with suppress(LaunchError):
+                if not self.launcher.status(launch).running:
+                    launchers.save(launch.model_copy(update={"again": False}), self.folder(trial))
+        return disturbed
 
     def _result_of(self, trial: Trial, attempt: Attempt | Measured) -> TrialResult:
         if isinstance(attempt, Measured):
@@ -66,7 +85,7 @@ class TrialRunner(TrialContext):
             return final
         starter = AttemptStarter(self, trial)
         try:
-            attempt = starter.begin()
+            attempt = starter.begin(again=again)
         except LaunchError as error:
             outcome, reason = Outcome.INFRA, f"not started: {error}"
             if not again and (final := self._final(trial)):

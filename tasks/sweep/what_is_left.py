@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from cluster import launchers
 from cluster.launchers import Launch
 from experiments.trial import Outcome, Trial, TrialResult
+from tasks.sweep.failure_policy import is_disturbed
 from tasks.sweep.store import Plan, SweepStore
 from tasks.sweep.trial_record import checked, keep_whole
 
@@ -27,6 +29,14 @@ def end_is_unknown(launch: Launch | None, result: TrialResult | None) -> bool:
     return launch is not None and (result is None or result.attempt < launch.attempt)
 
 
+def is_measured_again(folder: Path, result: TrialResult) -> bool:
+    """Whether this result is of a disturbed trial that is measured again, by a flow that lives or one that died. Raises DamagedFile."""
+    if not is_disturbed(result):
+        return False
+    launch = launchers.load(folder)
+    return launch is not None and launch.again and result.attempt < launch.attempt
+
+
 def what_is_left(store: SweepStore, plan: Plan) -> Left:
     """The plan's trials by what has become of them. Raises LaterJournal where a later version of this program wrote a trial's journal."""
     left = Left()
@@ -36,7 +46,7 @@ def what_is_left(store: SweepStore, plan: Plan) -> Left:
         result = found.result
         if found.damage is not None:
             left.damaged.append(trial)
-        elif result is not None and result.outcome.final:
+        elif result is not None and result.outcome.final and not is_measured_again(folder, result):
             left.done.append((trial, result))
         elif end_is_unknown(launch := launchers.load(folder), result) or (launch and result and result.outcome is Outcome.INFRA):
             left.begun.append(trial)

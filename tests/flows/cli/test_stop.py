@@ -167,6 +167,24 @@ def test_what_a_trial_says_while_it_is_stopped_counts_unless_the_stop_is_what_it
     assert len(stage.published) == 1
 
 
+@pytest.mark.parametrize("said", [None, Outcome.CANCELLED, Outcome.OK])
+def test_a_disturbed_trial_that_was_measured_again_is_stopped_and_keeps_its_result(stage: Stage, said: Outcome | None) -> None:
+    plan = make_plan([make_trial(1)])
+    begun(plan, 1, attempt=2)
+    [trial], store = plan.trials, SweepStore(SWEEP_ID)
+    launch = launchers.load(store.trial_dir(trial.key))
+    assert launch is not None
+    launchers.save(launch.model_copy(update={"again": True}), store.trial_dir(trial.key))
+    first = make_result(trial, Outcome.OK).model_copy(update={"disturbed": "other work"})
+    store.save_result(first)
+    second = make_result(trial, said or Outcome.OK, attempt=2)
+    stage.launcher.on_stop = lambda launch: store.save_result(second) if said else None
+    assert stage.stop() == 0 and stage.launcher.stopped == [trial.key]
+    assert store.result(trial.key) == (second if said is Outcome.OK else first)
+    assert stage.text == f"{SWEEP_ID}: its process was dead; stopped 1 trial(s) that it had left running"
+    assert stage.stop() == 0 and stage.text.splitlines()[-1] == f"{SWEEP_ID} is not running"
+
+
 def test_a_trial_that_cannot_be_stopped_is_named_and_the_others_are_stopped(stage: Stage) -> None:
     plan = plan_of_four()
 
