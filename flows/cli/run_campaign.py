@@ -82,7 +82,8 @@ class Campaign:
                     err.print(f"[yellow]no page[/] {page.folder}: nothing of it was measured", highlight=False, soft_wrap=True)
                     continue
                 out.print(f"published: {page.readme}", highlight=False, soft_wrap=True)
-                for line in [*(f"replaced: {one}" for one in page.replaced), *(f"not on it: {one.sentence}" for one in page.missing)]:
+                lacks = (f"{'not on it' if one.sweep_id is None else 'not whole on it'}: {one.sentence}" for one in page.missing)
+                for line in [*(f"replaced: {one}" for one in page.replaced), *lacks]:
                     err.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
 
     def run(self, out: Console, err: Console) -> int:

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from flows.cli import run_campaign
+from tasks.campaign.pages import WrittenPage
 from tasks.campaign.store import CampaignStore
+from tasks.report.lacks import Lack
 from tests.flows.cli.test_campaign import Machine, machine
 
 __all__ = ["machine"]  # a fixture
@@ -64,3 +66,19 @@ def test_a_campaign_under_another_state_is_published_with_the_settings_that_it_w
         refused.exit_code == 1
         and "was measured with --set steps=50, and file and options now ask for nothing chosen or set" in refused.stderr
     )
+
+
+def test_what_a_page_lacks_of_a_sweep_that_it_has_is_not_said_of_the_whole_sweep(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    lacks = [
+        Lack(called="ladder", sweep_id="vit-1", what="fewer trials than planned, for want of time: MP-1"),
+        Lack(called="ends", suite="vit", profile="ends", what="not measured when this page was written"),
+    ]
+    written = WrittenPage("page", Path("page/README.md"), lacks, ["vit-0 of 2 trials, by vit-1 of 3"])
+    monkeypatch.setattr(run_campaign, "publish_pages", lambda file, state, root: [written])
+    done = machine("--publish")
+    assert (done.exit_code, done.stdout) == (0, "published: page/README.md\n")
+    assert done.stderr.splitlines() == [
+        "  replaced: vit-0 of 2 trials, by vit-1 of 3",
+        "  not whole on it: ladder (vit-1): fewer trials than planned, for want of time: MP-1",
+        "  not on it: ends (vit, profile ends): not measured when this page was written",
+    ]
