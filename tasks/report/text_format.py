@@ -201,6 +201,11 @@ def _signed(better_by: float, comparison: Estimate, metric: Metric) -> str:
     return f"{'' if not re.search('[1-9]', text) else '+' if by > 0 else '−'}{text}"
 
 
+def axis_unit(metric: Metric) -> tuple[float, str]:
+    """(by what its values are divided on a figure's axis, its title with the unit that they have then): bytes are in GiB."""
+    return (2.0**30, f"{metric.label} (GiB)") if metric.kind is Kind.BYTES else (1.0, metric.title)
+
+
 def _unit_of_differences(comparison: Estimate, metric: Metric) -> tuple[float, str]:
     """(by what the three numbers of `comparison` are multiplied, the unit that they have then)."""
     largest = max(abs(comparison.low), abs(comparison.high))

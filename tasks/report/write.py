@@ -110,9 +110,17 @@ def _draw(sweep: Sweep, source: ReportSource, answers: Sequence[Answer], folder:
         aa=source.aa,
         race=source.race,
         held=source.held,
-        names={row.trial.key: row.trial.name for row in sweep.rows}
-        | {row.trial.key: cell.called(row) for cell in source.cells for row in cell.rows},
+        names=_trial_names(sweep, source),
     )
+
+
+def _trial_names(sweep: Sweep, source: ReportSource) -> dict[str, str]:
+    """Key of a trial -> what it is called beside the others: also of references of loss parity and of trials that were cut, which may have
+    held a slot too."""
+    told = {axis for cell in source.cells for axis in cell.told}
+    planned = [*sweep.plan.trials, *sweep.plan.cut]
+    names = {one.key: " · ".join([*labels, f"#{one.repeat}"]) if (labels := one.labels_of(told)) else one.name for one in planned}
+    return names | {row.trial.key: cell.called(row) for cell in source.cells for row in cell.rows}
 
 
 def _name(name: str, emulated: bool) -> str:

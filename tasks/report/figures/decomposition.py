@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from tasks.analysis.cell import Cell
-from tasks.report.figures.style import GREY, MOST, bars, name_bars
+from tasks.report.figures.style import GREY, MOST, bars, end_bars, name_bars
 from tasks.report.sections.step_decomposition import PART_SHARES, other_share, part_names
 
 _OF_PARTS = ("#d55e00", "#cc79a7", "#3b82c4", "#2a9d78")
@@ -33,6 +33,7 @@ def decomposition_figure(cells: Sequence[Cell]) -> Figure | None:
         axes.barh(range(len(selection)), part, left=left, height=0.62, color=colour, label=name)
         left += part
     name_bars(figure, axes, [cell.short for cell in selection])
+    end_bars(axes)
     axes.set_xlabel("mean step time (ms)")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=len(axes.containers), fontsize=9)
     return figure

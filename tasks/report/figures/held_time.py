@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from tasks.analysis.held_time import DISCARDED, FAILED, NO_RATE, PARTS, WAITING, HeldTime
-from tasks.report.figures.style import CURVES, GREY, MOST, RED, bars, name_bars
+from tasks.report.figures.style import CURVES, GREY, MOST, RED, bars, end_bars, name_bars
 from tasks.report.held_text import GROUPS, grouped
 
 _BLUE, _ORANGE, _GREEN, _PINK, _YELLOW, _SKY, _PURPLE, _BROWN = CURVES
@@ -47,6 +47,7 @@ def held_time_figure(held: HeldTime | None, names: Mapping[str, str]) -> Figure 
             axes.barh(range(len(shown)), widths, left=left, height=0.62, color=COLOURS[group], label=group)
             left += widths
     name_bars(figure, axes, [names.get(trial.trial, trial.trial) for trial in shown])
+    end_bars(axes)
     rest = f"; the first {MOST} of {len(held.trials)} trials" if len(held.trials) > MOST else ""
     axes.set_xlabel(f"{'seconds' if held.slots == 1 else 'slot-seconds'}; trials in the order of the run{rest}")
     handles, labels = axes.get_legend_handles_labels()

@@ -68,6 +68,13 @@ def name_bars(figure: Figure, axes: Any, names: Sequence[str]) -> None:
     figure.set_figheight(figure.get_figheight() + _LINE * sum(len(part) - 1 for part in lines))
 
 
+def end_bars(axes: Any) -> None:
+    """Let the horizontal axis go from 0 to a little beyond the longest bar, which would else look cut off. Call it when all are drawn."""
+    axes.use_sticky_edges = False  # the axis would end where a part without width begins: at the end of a bar
+    axes.autoscale_view(scaley=False)
+    axes.set_xlim(left=0)
+
+
 def room_for_texts(figure: Figure, axes: Any, least: float) -> None:
     """Let the horizontal axis go from 0 so far, at least to `least`, that each text in it ends within it. Call it last."""
     for text in axes.texts:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from tasks.analysis.cell import Cell
 from tasks.report.figures.style import MOST, RED, bars, interval, name_bars, room_for_texts
-from tasks.report.text_format import OUTCOMES, quantity, spread
+from tasks.report.text_format import OUTCOMES, axis_unit, quantity, spread
 
 
 def throughput_figure(cells: Sequence[Cell], *, winners: Sequence[Cell] = ()) -> Figure | None:
@@ -21,22 +21,24 @@ def throughput_figure(cells: Sequence[Cell], *, winners: Sequence[Cell] = ()) ->
     if not any(cell.estimate for cell in selection):
         return None
     figure, axes = bars(len(selection))
-    top = max(cell.estimate.value for cell in selection if cell.estimate)
+    metric = selection[0].metric
+    unit, title = axis_unit(metric)
+    top = max(cell.estimate.value for cell in selection if cell.estimate) / unit
     top = top if top > 0 else 1.0  # a score of 0 in every cell
     for y, cell in enumerate(selection):
         if cell.estimate is None:
             axes.text(top * 0.01, y, OUTCOMES.get(cell.outcome, cell.outcome), va="center", fontstyle="italic", color=RED)
             continue
-        value = cell.estimate
-        axes.barh(y, value.value, height=0.62, color="#3b82c4" if cell in winners else "#9db8d6", hatch="///" if cell.struck else None)
-        high = min(value.high, top * 1.3)
-        if np.isfinite(value.se):
-            interval(axes, y, max(value.low, 0), high, upright=False)
-        axes.text(max(high if np.isfinite(value.se) else 0, value.value) + top * 0.012, y, _value_text(cell), va="center", fontsize=9)
+        value, low, high = (number / unit for number in (cell.estimate.value, cell.estimate.low, cell.estimate.high))
+        axes.barh(y, value, height=0.62, color="#3b82c4" if cell in winners else "#9db8d6", hatch="///" if cell.struck else None)
+        high = min(high, top * 1.3)
+        known = bool(np.isfinite(cell.estimate.se))
+        if known:
+            interval(axes, y, max(low, 0), high, upright=False)
+        axes.text(max(high if known else 0, value) + top * 0.012, y, _value_text(cell), va="center", fontsize=9)
     name_bars(figure, axes, [cell.short for cell in selection])
-    metric = selection[0].metric
-    known = any(np.isfinite(cell.estimate.se) for cell in selection if cell.estimate)
-    axes.set_xlabel(f"{metric.title}{', 95 % interval' if known else ''}")
+    any_known = any(np.isfinite(cell.estimate.se) for cell in selection if cell.estimate)
+    axes.set_xlabel(f"{title}{', 95 % interval' if any_known else ''}")
     room_for_texts(figure, axes, top * 1.32)
     return figure
 

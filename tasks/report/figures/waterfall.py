@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from tasks.analysis.cell import Cell
 from tasks.analysis.waterfall import DROPS
-from tasks.report.figures.style import CURVES, GREY, INK, MOST, RED, bars, name_bars
+from tasks.report.figures.style import CURVES, GREY, INK, MOST, RED, bars, end_bars, name_bars
 from tasks.report.sections.waterfall import waterfalls
 
 _BLUE, _ORANGE, _GREEN, _PINK, _YELLOW, _SKY, _PURPLE, _BROWN = CURVES
@@ -36,6 +36,7 @@ def waterfall_figure(cells: Sequence[Cell]) -> Figure | None:
             axes.barh(range(len(found)), widths, left=left, height=0.62, color=colour, label=name)
             left += widths
     axes.axvline(100, color=INK, linewidth=1, linestyle="--")
+    end_bars(axes)
     name_bars(figure, axes, [cell.short for cell, _ in found])
     beyond = "; a bar ends beyond it by what was gained" if (left > 100 + _SEEN).any() else ""
     axes.set_xlabel(f"% of the data sheet's peak{beyond}")

@@ -43,6 +43,28 @@ def test_both_intervals_of_a_point_are_drawn_whole() -> None:
         assert (*rate.get_xdata(), *rate.get_ydata()) == (one.cost.value, one.cost.value, one.rate.low, one.rate.high)
 
 
+def test_an_interval_beyond_the_points_ends_within_the_axes_and_a_boundless_one_is_cut_off() -> None:
+    wide = [*priced(repeats(workers(0), 100.0, (-0.4, 0.0, 0.4))), *priced(repeats(workers(1), 80.0))]
+    [one, other] = costs_of(made(wide))
+    assert one.rate is not None and other.rate is not None and one.rate.high > 1.15 * one.rate.value > other.rate.high
+    figure = cost_figure(made(wide))
+    assert figure is not None
+    assert figure.axes[0].get_ylim()[1] == pytest.approx(min(1.03 * one.rate.high, 2 * one.rate.value))
+    narrow = cost_figure(made(ROWS))
+    assert narrow is not None and narrow.axes[0].get_ylim()[1] == pytest.approx(1.15 * 150.0)
+
+
+def test_a_name_stands_on_the_side_with_more_room_in_lines_that_end_within_the_axes() -> None:
+    rows = [*priced(repeats(workers(0, model="m" * 40, fixed="f" * 40), 100.0), units=4), *priced(repeats(workers(1), 100.0))]
+    figure = cost_figure(made(rows))
+    assert figure is not None
+    [axes] = figure.axes
+    figure.draw_without_rendering()
+    whole = axes.get_window_extent()
+    assert [text.get_ha() for text in axes.texts] == ["right", "left"]
+    assert all(whole.x0 <= text.get_window_extent().x0 and text.get_window_extent().x1 <= whole.x1 for text in axes.texts)
+
+
 def test_cells_that_do_other_work_have_fronts_of_their_own_and_no_line() -> None:
     rows = [*ROWS, *priced(repeats(workers(0, model="other"), 50.0))]
     figure = cost_figure(made(rows, {**settings(rows=("model",)), "same_work": ["model"]}))

@@ -27,6 +27,9 @@ def test_parts_add_up_to_the_mean_step_time() -> None:
 def test_timers_that_overlap_leave_no_rest() -> None:
     figure = decomposition_figure(made([row(workers(0), 100.0, summary={**SHARES, **STEPS, "forward_backward_share": 0.9})]))
     assert figure is not None and figure.axes[0].patches[-1].get_width() == 0.0
+    low, high = figure.axes[0].get_xlim()
+    longest = sum(bar.get_width() for bar in figure.axes[0].patches)
+    assert low == 0 and 1.02 * longest < high < 1.1 * longest, "a bar that ends in a part without width ends within the axis too"
 
 
 def test_inference_has_no_backward_pass_and_no_optimiser() -> None:

@@ -70,3 +70,14 @@ def test_no_value_is_cut_off_beside_long_names_of_cells() -> None:
     assert all(text.get_window_extent().x1 <= axes.get_window_extent().x1 + 1 for text in axes.texts)
     short = throughput_figure(made([row(workers(at), value) for at, value in enumerate((99.0, 100.0))]))
     assert short is not None and short.axes[0].get_xlim()[1] == pytest.approx(132.0)
+
+
+def test_bytes_are_told_in_gib_as_beside_the_bars() -> None:
+    rows = [one for count in (0, 1) for one in repeats(workers(count), 100.0, summary={"peak_memory_bytes": (count + 1) * 2.0**31})]
+    figure = throughput_figure(made(rows, settings(metric="peak_memory_bytes")))
+    assert figure is not None
+    [axes] = figure.axes
+    assert axes.get_xlabel().startswith("peak memory (GiB)")
+    assert [bar.get_width() for bar in axes.patches] == pytest.approx([2.0, 4.0])
+    assert [text.get_text().partition(" ±")[0] for text in axes.texts] == ["2.00 GiB", "4.00 GiB"]
+    assert 4.0 < axes.get_xlim()[1] < 10.0

@@ -25,6 +25,7 @@ def test_bars_reach_from_nothing_to_the_peak() -> None:
     assert len(set(COLOURS.values())) == len(COLOURS)
     assert [line.get_xdata()[0] for line in axes.lines] == [100]
     assert axes.get_xlabel() == "% of the data sheet's peak; a bar ends beyond it by what was gained"
+    assert axes.get_xlim()[0] == 0 and axes.get_xlim()[1] == pytest.approx(1.05 * 110, rel=0.01), "the longest bar ends within it"
     without_gains = waterfall_figure(made([traced(profile=ATTAINED)]))
     assert without_gains is not None and without_gains.axes[0].get_xlabel() == "% of the data sheet's peak"
 
