@@ -15,7 +15,7 @@ from tasks.analysis.cell import Cell
 
 _INVERSE = {Verdict.FASTER: Verdict.SLOWER, Verdict.SLOWER: Verdict.FASTER}
 MINIMUM_EFFECT = 0.02  # a smaller difference is "same": 2 %
-DISTURBED, APART, ONE_TRIAL, ONE_BESIDE, ONE_IN_COMMON, SPREADS_DIFFER, TOO_WIDE, OF_MANY = (
+DISTURBED, APART, ONE_TRIAL, ONE_BESIDE, ONE_IN_COMMON, SPREADS_DIFFER, TOO_WIDE, OF_MANY, LEFT_OPEN = (
     "disturbed by other work",
     "not measured on one host in one sitting",
     "one trial",
@@ -24,6 +24,7 @@ DISTURBED, APART, ONE_TRIAL, ONE_BESIDE, ONE_IN_COMMON, SPREADS_DIFFER, TOO_WIDE
     "two trials whose spreads differ",
     "too wide an interval",
     "one of many comparisons",
+    "the table has it among several comparisons, and leaves it open",
 )
 
 
@@ -128,14 +129,25 @@ def judge_best(best: Cell, others: Sequence[Cell], minimum: float | None = None)
 
     The best of equal cells is ahead of each other one by chance, as the largest of several values is. So p-values are those of the range of
     as many cells (`among_many`), which holds for every pair that could have been picked. They are of all trials; a ratio that is told of a
-    pair is that of `told_ratio`.
+    pair is that of `told_ratio`. The best is ahead of no cell with which the table leaves its comparison undecided: that is one of more
+    than these.
     """
     ratios = [ratio_of(best, other) for other in others]
     pairs = zip(others, ratios, strict=True)
     adjusted = [_levels(best, other).scaled(among_many(ratio, len(others) + 1)) for other, ratio in pairs]
     judged = zip(others, ratios, adjusted, strict=True)
     found = [_judge(best, other, ratio, _too_few(best, other), p, minimum) for other, ratio, p in judged]
-    return [replace(one, ratio=told_ratio(best, other)) for other, one in zip(others, found, strict=True)]
+    return [
+        replace(_as_open_as_in_table(best, other, one), ratio=told_ratio(best, other)) for other, one in zip(others, found, strict=True)
+    ]
+
+
+def _as_open_as_in_table(best: Cell, other: Cell, found: Comparison) -> Comparison:
+    table = table_comparison(best, other)
+    if table is None or table.verdict is not Verdict.UNDECIDED or found.verdict is not Verdict.FASTER:
+        return found
+    why = LEFT_OPEN if table.why_undecided in (TOO_WIDE, OF_MANY) else table.why_undecided
+    return replace(found, verdict=Verdict.UNDECIDED, why_undecided=why)
 
 
 def _judge(cell: Cell, baseline: Cell, ratio: Estimate, why: str | None, q_value: float, minimum: float | None) -> Comparison:

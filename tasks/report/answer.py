@@ -17,7 +17,7 @@ from experiments.parameters import REFERENCE_SEEDS
 from experiments.stats.interim_looks import only_look
 from experiments.stats.verdict import Verdict
 from tasks.analysis.cell import Cell
-from tasks.analysis.judge_cells import OF_MANY, TOO_WIDE, Comparison, judge_best, judge_pairs, smallest_effect, table_comparison
+from tasks.analysis.judge_cells import LEFT_OPEN, OF_MANY, TOO_WIDE, Comparison, judge_best, judge_pairs, smallest_effect, table_comparison
 from tasks.analysis.looks import NOT_LOOKED, undecided_cells
 from tasks.analysis.rounds_left import SENSIBLE, rounds_left
 from tasks.analysis.same_work import groups_to_rank
@@ -360,7 +360,7 @@ def _margin(metric: Metric, minimum: float | None) -> str:
 def _rounds_to_decide(level: Sequence[Duel], count: int, asked: _Asked) -> Sequence[int] | None:
     """How many more rounds each of these would take, of those that take a sensible number. None where the spread is not what keeps one of
     them open, or is not known well enough: with fewer than _FEW rounds, of one trial, of disturbed trials, of other hosts or sittings."""
-    wide = [duel for duel in level if duel.found.why_undecided in (TOO_WIDE, OF_MANY) and math.isfinite(duel.found.ratio.se)]
+    wide = [duel for duel in level if duel.found.why_undecided in (TOO_WIDE, OF_MANY, LEFT_OPEN) and math.isfinite(duel.found.ratio.se)]
     if count < _FEW or len(wide) < len(level) or any(duel.other.disturbed for duel in wide):
         return None
     left = [rounds_left(duel.found.ratio, duel.other.metric, [only_look(count)], asked.minimum) for duel in wide]

@@ -10,7 +10,7 @@ import pytest
 from experiments.stats.estimate import LEVEL, estimate_from_log, t_value
 from experiments.stats.verdict import DISCOVERY, Verdict, among_many
 from tasks.analysis.cell import Cell
-from tasks.analysis.judge_cells import OF_MANY, SPREADS_DIFFER, judge_best, judge_pairs, judge_ratios, ratio_of
+from tasks.analysis.judge_cells import LEFT_OPEN, OF_MANY, SPREADS_DIFFER, TOO_WIDE, judge_best, judge_pairs, judge_ratios, ratio_of
 from tests.tasks.cell_support import made, repeats, row, steady, workers
 
 PATTERN = ((0.01, 0.0, -0.01), (-0.01, 0.01, 0.0), (0.0, -0.01, 0.01))  # rounds add up to 0
@@ -42,6 +42,27 @@ def test_the_best_was_picked_from_itself_and_the_others() -> None:
     ratio = ratio_of(best, others[0])
     assert among_many(ratio, 7) < DISCOVERY < among_many(ratio, 8)
     assert judge_best(best, others)[0].why_undecided == OF_MANY
+
+
+@pytest.mark.parametrize(
+    ("word", "why", "said"),
+    [
+        (Verdict.FASTER, None, (Verdict.FASTER, None)),
+        (Verdict.UNDECIDED, TOO_WIDE, (Verdict.UNDECIDED, LEFT_OPEN)),
+        (Verdict.UNDECIDED, OF_MANY, (Verdict.UNDECIDED, LEFT_OPEN)),
+        (Verdict.UNDECIDED, SPREADS_DIFFER, (Verdict.UNDECIDED, SPREADS_DIFFER)),
+    ],
+)
+def test_the_best_of_a_group_is_ahead_of_its_baseline_only_if_the_table_leaves_that_not_open(
+    word: Verdict, why: str | None, said: tuple[Verdict, str | None]
+) -> None:
+    """The table has the comparisons of all groups, and is the stricter for it: a pair has one verdict on a page."""
+    base, best, other = made([one for count, rate in enumerate((100.0, 120.0, 80.0)) for one in repeats(workers(count), rate)])
+    assert best.baseline is base and best.verdict is Verdict.FASTER
+    best.verdict, best.why_undecided = word, why
+    of_base, of_other = judge_best(best, [base, other])
+    assert (of_base.verdict, of_base.why_undecided) == said and of_base.ratio == best.speedup
+    assert of_other.verdict is Verdict.FASTER, "which the table does not compare with it"
 
 
 def test_what_earlier_looks_decided_counts_among_the_tables_discoveries() -> None:
