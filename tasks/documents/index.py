@@ -7,8 +7,10 @@ from pathlib import Path
 
 from experiments.spec.suite_files import title_of
 from tasks.documents.goals import GoalTables
+from tasks.documents.other_hosts import on_other_hosts
 from tasks.documents.published import Page, SweepOnPage
 from tasks.report.markdown import grid, md
+from tasks.report.text_format import listed
 
 HEAD = """# Results
 
@@ -50,7 +52,7 @@ ALL = """## All sweeps
 
 Single trials decide nothing: of them nothing is found here (–), unless the question was what fits. *Not shown to differ*: no verdict fell
 at the level that was used, which does not say that the cells are equal. *Not claimed*: nothing shows that the cell learns what its
-reference learns.
+reference learns. *The same on another host*: the same cells on as many devices of the same name, measured elsewhere.
 """
 OTHERS = """Pages without a manifest: records of another kind. Those of before `sweep publish`, of single trials, are in the repository's
 history: `git show d30ac837:docs/results/NAME/README.md`, NAME one of bridgetower-h100, bridgetower-h200, clip-precision-h200 (with
@@ -64,22 +66,29 @@ def index_of(pages: Sequence[Page], found: Mapping[Path, str], goals: GoalTables
     `found`: what each sweep found, by its folder (finding.py). `goals`, `ratios`: the tables of goals.py and ratios_of_others.py.
     """
     header = ["page", "what it is", "found", "device", "trials", "date", "suite"]
-    rows = [_row(page, sweep, found[sweep.folder]) for page in pages for sweep in page.sweeps]
+    others_of = on_other_hosts(pages)
+    rows = [_row(page, sweep, found[sweep.folder], others_of.get(sweep.folder, ())) for page in pages for sweep in page.sweeps]
     others = "\n".join(f"- [{md(page.name)}]({page.name}/README.md): {md(page.title)}" for page in pages if not page.sweeps)
     tables = [(ALL, grid(header, rows)), *([(OTHERS, others)] if others else [])]
     tables += [(GOALS, goals.reached), (PEAK, goals.peak), (RATIOS, ratios)]
     return "\n".join([HEAD, *(f"{text}\n{table}\n" for text, table in tables)])
 
 
-def _row(page: Page, sweep: SweepOnPage, found: str) -> list[str]:
+def _row(page: Page, sweep: SweepOnPage, found: str, on_others: Sequence[tuple[Page, SweepOnPage]]) -> list[str]:
     plan = sweep.plan
-    where = f"#{sweep.folder.name}" if len(page.sweeps) > 1 else ""  # of a page of one sweep its head is there
+    what = plan.suite.report.title or f"{title_of(plan.suite)}: {plan.suite.description.removesuffix('.')}"
+    again = [f"the same on another host: {listed([_link(*other) for other in on_others])}"] if on_others else []
     return [
-        f"[{md(page.name)}]({page.name}/README.md{where})",
-        md(plan.suite.report.title or f"{title_of(plan.suite)}: {plan.suite.description}"),
+        _link(page, sweep),
+        "; ".join([md(what), *again]),
         md(found) or "–",
         md(sweep.devices),
         sweep.trials,
         sweep.date,
         md(" · ".join([plan.suite.suite, plan.profile, *([sweep.kind] if sweep.kind else [])])),
     ]
+
+
+def _link(page: Page, sweep: SweepOnPage) -> str:
+    where = f"#{sweep.folder.name}" if len(page.sweeps) > 1 else ""  # of a page of one sweep its head is there
+    return f"[{md(page.name)}]({page.name}/README.md{where})"

@@ -23,7 +23,7 @@ from tasks.report.manifest import MANIFEST, listed_files
 from tasks.report.text_format import devices_told
 from tasks.sweep.store import Plan, read_plan
 
-_COLUMNS = ("trial_key", "cell", "outcome", "disturbed", "attempt", "started_at", "parameters", "env.device_name")
+_COLUMNS = ("trial_key", "cell", "outcome", "disturbed", "attempt", "started_at", "parameters", "env.device_name", "env.host_id")
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class SweepOnPage:
     repeats: int  # most trials that ended ok of any cell
     held: HeldTime | None = None  # where the time went that its slots were held; None: not recorded
     ran_on: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # trial key -> name and number of its devices, where known
+    hosts: frozenset[str] = frozenset()  # ids, of those that are known
 
     @property
     def repeated(self) -> bool:
@@ -105,8 +106,9 @@ def sweep_on_page(folder: Path) -> SweepOnPage:
     date = " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))
     ran_on = {str(row["trial_key"]): device for row in rows if (device := _device(row))}
     devices = devices_told(ran_on.values())
+    hosts = frozenset(str(host) for row in rows if (host := row.get("env.host_id")))
     ended = {str(row["trial_key"]): ended_with(row["attempt"], Outcome(row["outcome"])) for row in rows if row["attempt"] is not None}
-    return SweepOnPage(folder, plan, devices, date, told, max(ok.values(), default=0), read_kept(folder, ended), ran_on)
+    return SweepOnPage(folder, plan, devices, date, told, max(ok.values(), default=0), read_kept(folder, ended), ran_on, hosts)
 
 
 def _device(row: dict[str, Any]) -> tuple[str, int] | None:

@@ -11,6 +11,7 @@ from tasks.report.group_answers import is_any_compared, of_groups
 from tasks.report.model import Report
 from tasks.report.text_format import change_text, listed, quantity
 
+_OPENINGS = ("Undecided", "No ", "Not ", "A winner", "Each cell")  # of what is found, where no cell's name begins it
 _ROOM = 60  # characters of the names of several others; of longer ones the number is told
 
 
@@ -25,6 +26,8 @@ def list_line(report: Report) -> str:
         found = [_of_one(answers[0]) if once or len(answers) == 1 else of_groups(answers)]
     else:
         found = [] if report.of_all else [_compared_with_nothing(answers)]
+    if report.of_all:
+        found = [f"{one[:1].lower()}{one[1:]}" if one.startswith(_OPENINGS) else one for one in found]
     return _stopped("; ".join([*report.of_all, *found]))
 
 

@@ -249,7 +249,7 @@ def test_the_index_has_a_line_for_each_sweep_and_the_records(pages: list[Page], 
     lines = [line for line in text.splitlines() if line.startswith("| [page]")]
     assert len(lines) == 3
     assert lines[1] == (
-        f"| [page](page/README.md#{REPEATED}) | made\\_up: Made-up numbers. | {found[pages[0].sweeps[1].folder]} | Made-up CPU | "
+        f"| [page](page/README.md#{REPEATED}) | made\\_up: Made-up numbers | {found[pages[0].sweeps[1].folder]} | Made-up CPU | "
         "2 to 3 trials for each of 2 cells | 2026-01-01 | made\\_up · smoke |"
     )
     assert " | – | Other | 1 trial for each of 2 cells | " in lines[0]
@@ -257,6 +257,37 @@ def test_the_index_has_a_line_for_each_sweep_and_the_records(pages: list[Page], 
     alone = index_of([replace(pages[0], sweeps=pages[0].sweeps[:1])], found, TABLES, "")
     assert "\n| [page](page/README.md) | " in alone, "its head is the page's"
     assert "Pages without a manifest" not in index_of(pages[:1], found, TABLES, "")
+
+
+def test_sweeps_that_ask_the_same_on_other_hosts_name_each_other(pages: list[Page]) -> None:
+    repeated, fits = pages[0].sweeps[1:]
+    here = replace(repeated, hosts=frozenset({"a"}))
+    there = replace(repeated, folder=repeated.folder.with_name("there"), hosts=frozenset({"b", "c"}))
+    again = replace(repeated, folder=repeated.folder.with_name("again"), hosts=frozenset({"c"}))  # shares one with `there`
+    card = replace(there, folder=repeated.folder.with_name("card"), ran_on=dict.fromkeys(repeated.ran_on, ("Other", 1)))
+    silent = replace(there, folder=repeated.folder.with_name("silent"), hosts=frozenset())
+    request = repeated.plan.request.model_copy(update={"set": {"batch_size": 7}})
+    other = replace(there, folder=repeated.folder.with_name("other"), plan=repeated.plan.model_copy(update={"request": request}))
+    first = replace(pages[0], sweeps=[here, replace(fits, hosts=frozenset({"a"}))])
+    others = [Page(pages[0].folder.with_name(f"page_{one.folder.name}"), "", [one]) for one in (there, again, card, silent, other)]
+    names = {found_of.folder: "" for found_of in (here, fits, there, again, card, silent, other)}
+    lines = index_of([first, *others], names, TABLES, "").splitlines()
+    told = {line.split("](")[0].removeprefix("| ["): line.split(" | ")[1] for line in lines if line.startswith("| [page") and "-" in line}
+    link = "[page\\_{}](page_{}/README.md)"
+    back = f"Made-up numbers; the same on another host: [page](page/README.md#{REPEATED})"
+    assert sum("the same on another host" in line for line in lines) == 3
+    assert next(one for one in lines if one.startswith(f"| [page](page/README.md#{REPEATED})")).split(" | ")[1] == (
+        f"made\\_up: Made-up numbers; the same on another host: {link.format('there', 'there')} and {link.format('again', 'again')}"
+    )
+    assert told["page\\_there"].endswith(back) and told["page\\_again"].endswith(back)
+    assert {told[f"page\\_{name}"] for name in ("card", "silent", "other")} == {"made\\_up: Made-up numbers"}
+
+
+def test_the_hosts_of_a_sweep_are_those_of_its_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWEEPBENCH_RUNS", str(tmp_path / "runs"))
+    fakes = [Fake({"pool": "cpu", "dataloader_workers": count}, environment={"host_id": host}) for count, host in ((0, "a"), (1, "b"))]
+    publish([kept(tmp_path / "runs", FITS, fakes)], tmp_path / "page")
+    assert [sweep.hosts for page in pages_in(tmp_path) for sweep in page.sweeps] == [frozenset({"a", "b"})]
 
 
 def test_the_command_is_told_with_the_resume_that_gave_it_more_time(pages: list[Page]) -> None:
