@@ -21,7 +21,7 @@ DISTURBED, APART, ONE_TRIAL, ONE_BESIDE, ONE_IN_COMMON, SPREADS_DIFFER, TOO_WIDE
     "one trial",
     "one trial on the same host and in the same sitting as the other's",
     "one trial in a round that has a trial to compare it with",
-    "two trials whose spreads differ",
+    "compared over two trials, whose spreads differ",
     "too wide an interval",
     "one of many comparisons",
     "the table has it among several comparisons, and leaves it open",

@@ -111,7 +111,7 @@ def _of_undecided(cells: Sequence[Cell]) -> list[str]:
             among = f"among {plural(compared, 'comparison')}, whose false discovery rate is controlled, it is not"
             lines.append(f"{who}: alone it would be decided; {among}.")
         elif why == SPREADS_DIFFER:
-            lines.append(f"{who}: {why}; a third repeat is needed to tell.")
+            lines.append(f"{who}: {why}; a third round would tell.")
     return lines
 
 

@@ -14,7 +14,6 @@ from experiments.metrics import metric_of
 from experiments.parameters import MOST_SAMPLES
 from experiments.spec.schema import Suite
 from experiments.stats.loss_parity import ParityStatus
-from experiments.stats.step_interval import TOO_SHORT
 from experiments.stats.verdict import Verdict
 from experiments.trial import Scalar, label
 from tasks.analysis.cell import Cell
@@ -309,8 +308,6 @@ def table_cell(
     if found := _largest_batch(cell):
         notes.append(found)
     plus = spread(cell.estimate, cell.metric)
-    if not plus and any(row.too_short for row in cell.measured):
-        notes.append(f"no interval: its window was {TOO_SHORT} how sure the value is")
     if cell.other_work:
         notes.append(f"not compared with the baseline, which does other work: {cell.other_work}")
     if (why := why_open(cell)) and why != f"undecided: {shared_why}":

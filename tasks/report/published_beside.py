@@ -254,7 +254,9 @@ def _beside(entry: LiteratureValue, theirs: str, ours: str, cell: Cell, base: Ce
 
 def _ours_with(entry: LiteratureValue, cell: Cell) -> list[str]:
     named, parameters = {name for name, _ in entry.cell}, cell.trial.parameters
-    return [label(name, value) for name, plain in _PLAIN.items() if name not in named and (value := parameters.get(name, plain)) != plain]
+    differ = {name: value for name, plain in _PLAIN.items() if name not in named and (value := parameters.get(name, plain)) != plain}
+    texts = {name: label(name, value) for name, value in differ.items()}
+    return [f"{name} {text}" if text == differ[name] else text for name, text in texts.items()]  # `attention math`: `math` says nothing
 
 
 def _about(entry: LiteratureValue) -> set[str]:

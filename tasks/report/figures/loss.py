@@ -34,7 +34,8 @@ def loss_figure(cells: Sequence[Cell]) -> Figure | None:
     else:
         _draw_by_precision(axes, [curve for group in groups for curve in group])
     axes.set_xlabel("step, warm-up included")
-    axes.set_ylabel("training loss (smoothed)")
+    smoothed = any(_half_width(cell.measured[0].losses) for cell in shown)
+    axes.set_ylabel(f"training loss{' (smoothed)' if smoothed else ''}")
     together = by_cell and len(groups) < len(shown)
     if together or len(axes.get_legend_handles_labels()[1]) > 1:
         name_curves(figure, axes, together=together)
@@ -74,11 +75,16 @@ def _draw_by_precision(axes: Any, curves: Sequence[CellCurve]) -> None:
         labelled.add(name)
 
 
+def _half_width(losses: np.ndarray[Any, Any]) -> int:
+    """How many steps on either side a smoothed loss is the mean of; 0 of a short curve, which is shown as it is."""
+    return losses.size // 40
+
+
 def _smooth(losses: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Mean over n / 20 steps around each, fewer at the ends; as it is where a loss is not finite."""
     if not np.isfinite(losses).all():
         return losses
-    half = losses.size // 40
+    half = _half_width(losses)
     sums = np.cumsum(np.insert(losses, 0, 0.0))
     at = np.arange(losses.size)
     starts, ends = np.maximum(0, at - half), np.minimum(losses.size, at + half + 1)

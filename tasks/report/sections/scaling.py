@@ -22,7 +22,8 @@ _DOUBT = (DISTURBED, APART, ONE_TRIAL, ONE_BESIDE, ONE_IN_COMMON, SPREADS_DIFFER
 ABOUT = (
     "Over the fewest devices of cells that differ in nothing else. Exposed: how much longer a step's forward and backward take with the "
     "all-reduce of gradients than without it; its part of the step is the communication share. Traced: of traced steps, the mean of the "
-    "ranks' time in which communication ran and nothing computed, and its part of the traced step."
+    "ranks' time in which communication ran and nothing computed, and its part of the traced step. The profiler slows the host: where a "
+    "traced step takes longer than the median step, ranks that wait for another one's launches count too, and the part may be too high."
 )
 
 
@@ -66,7 +67,7 @@ def _communication(cell: Cell) -> tuple[str, str, str]:
         return seconds(alone), seconds(exposed), percent(share)
     ranks = row.profile["ranks"]
     found, step = (sum(rank[part] for rank in ranks) / len(ranks) for part in ("communication_s", "step_s"))
-    return seconds(alone), f"{seconds(found)}, traced", f"{percent(found / step)}, traced"
+    return seconds(alone), f"{seconds(found)} of {seconds(step)}, traced", f"{percent(found / step)}, traced"
 
 
 def _not_told(cells: Sequence[Cell]) -> str:

@@ -161,18 +161,16 @@ def _cells(names: list[str], found: Sequence[tuple[Cell, Waterfall]]) -> str:
 
 def _not_covered(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
     """In which cells the attainable rate is not of all matrix products, and why."""
-    lines = []
+    names: dict[str, list[str]] = {}  # what is said -> of which cells
     for cell, one in found:
         if one.attainable_rate is None or one.covered is None or one.covered >= _COVERED:
             continue
         row = traced(cell)
         missing = (row.profile.get("not_measured") or {}) if row is not None and row.profile else {}
         why = f"; not measured: {', '.join(f'{count} ({reason})' for reason, count in missing.items())}" if missing else ""
-        lines.append(
-            f"{cell.short}: the attainable rate is of products that took {percent(one.covered)} of the matrix products' time{why}. The "
-            "rest, such as convolutions, Triton kernels and CUDA graphs, counts at the rate that it had."
-        )
-    return lines
+        names.setdefault(f"products that took {percent(one.covered)} of the matrix products' time{why}", []).append(cell.short)
+    rest = "The rest, such as convolutions, Triton kernels and CUDA graphs, counts at the rate that it had."
+    return [f"{_cells(of, found)}: the attainable rate is of {said}. {rest}" for said, of in names.items()]
 
 
 def _repeated(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:

@@ -90,7 +90,10 @@ def test_one_trial_has_no_verdict_even_where_its_spread_is_known() -> None:
 def test_two_trials_decide_unless_their_spreads_differ() -> None:
     """0.1 % and 0.4 % between two trials pass, 0.1 % and 1 % do not; three trials need no such test."""
     base = [*repeats(workers(0), 100.0, (-5e-4, 5e-4)), *repeats(workers(2), 100.0, (5e-4, -5e-4))]
-    for apart, expected, why in ((0.004, Verdict.FASTER, None), (0.01, Verdict.UNDECIDED, "two trials whose spreads differ")):
+    for apart, expected, why in (
+        (0.004, Verdict.FASTER, None),
+        (0.01, Verdict.UNDECIDED, "compared over two trials, whose spreads differ"),
+    ):
         two = by_name(made([*base, *repeats(workers(1), 200.0, (-apart / 2, apart / 2))]))["cpu · MP-1"]
         assert (two.verdict, two.why_undecided) == (expected, why)
     three = [*repeats(workers(0), 100.0, (-5e-4, 5e-4, 0.0)), *repeats(workers(2), 100.0, (5e-4, -5e-4, 0.0))]

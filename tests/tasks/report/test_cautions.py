@@ -65,7 +65,7 @@ def test_single_runs_are_cautioned_against_until_each_cell_has_two() -> None:
 def test_two_trials_whose_spreads_differ_are_said() -> None:
     cells = made([*repeats(workers(0), 100.0), *repeats(workers(1), 103.0)])
     cells[1].verdict, cells[1].why_undecided = Verdict.UNDECIDED, SPREADS_DIFFER
-    why = "two trials whose spreads differ; a third repeat is needed to tell."
+    why = "compared over two trials, whose spreads differ; a third round would tell."
     assert of_cells([], cells, emulated=False) == [f"Undecided against the baseline in 1 cell (MP-1): {why}"]
 
 

@@ -9,12 +9,15 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from cluster.trial_layout import PLAN
+from experiments.json_file import sealed_text
 from experiments.trial import Outcome
 from tasks.analysis.results import load_sweep
 from tasks.report.model import Report, make_report
 from tasks.report.next_step import NextStep
 from tasks.report.section import Bullets, TrialTable
 from tasks.report.write import write_report
+from tasks.sweep.store import read_plan
 from tests.tasks.cell_support import comparison_in, table_in
 from tests.tasks.fake_sweep import SUITE, Fake, make_sweep, trial_dirs
 
@@ -104,6 +107,23 @@ def test_a_report_with_the_figures_of_the_one_before_draws_none(tmp_path: Path, 
     again = write_report(sweep_dir, drawn=first.drawn)
     assert [path.read_bytes() for path in (again.markdown, again.html)] == before
     assert (again.figures, again.all) == (first.figures, first.all) and len(first.figures) >= 3
+
+
+def test_references_and_trials_that_were_cut_are_named_as_the_others_where_slots_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both may have held a slot: such a trial was begun as the time ended."""
+    sweep_dir = make_sweep(tmp_path, [fake(0), fake(1)])
+    plan = read_plan(sweep_dir / PLAN)
+    assert plan is not None
+    cut = plan.trials[1].model_copy(update={"key": "cut", "repeat": 3})
+    reference = cut.model_copy(update={"key": "reference", "reference": True})
+    (sweep_dir / PLAN).write_text(sealed_text(plan.model_copy(update={"cut": [cut, reference]})))
+    told: list[dict[str, str]] = []
+    monkeypatch.setattr("tasks.report.write.draw_figures", lambda *_, names, **__: told.append(names) or [])
+    write_report(sweep_dir)
+    precision = cut.parameters["precision"]
+    assert list(told[0].values()) == ["MP-0 · #1", "MP-1 · #1", "MP-1 · #3", f"MP-1 · reference {precision} · #3"]
 
 
 def test_the_table_is_laid_out_like_the_published_ones(written: Path) -> None:

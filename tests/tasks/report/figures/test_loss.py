@@ -31,6 +31,15 @@ def test_smoothing_is_a_mean_over_a_twentieth_of_the_steps_fewer_at_the_ends() -
     assert _smooth(losses) is losses, "as it is where a loss is not finite"
 
 
+@pytest.mark.parametrize(("steps", "label"), [(39, "training loss"), (40, "training loss (smoothed)")])
+def test_a_curve_too_short_to_be_smoothed_is_not_said_to_be(steps: int, label: str) -> None:
+    losses = [3.0, *[2.0] * (steps - 1)]
+    figure = loss_figure(made([row(workers(0), losses=losses)]))
+    assert figure is not None and figure.axes[0].get_ylabel() == label
+    [line] = figure.axes[0].lines
+    assert line.get_ydata()[1] == pytest.approx(2.0 if steps < 40 else 7 / 3), "of 40 steps the mean of one on each side"
+
+
 def test_what_does_not_train_and_a_single_step_have_no_curve() -> None:
     assert loss_figure(made([row(workers(0), losses=[2.0])])) is None
     assert loss_figure(made([row(workers(0), losses=[2.0] * 9, summary={"latency_p50_s": 0.1})])) is None

@@ -206,9 +206,9 @@ def test_lines_of_another_workload_or_model_and_emulated_cells_are_left_out() ->
 def test_of_cells_that_are_as_near_the_best_is_shown_with_how_it_is_set() -> None:
     rows = [*bridgetower(300.0, 1, compile="none"), *bridgetower(360.0, 1, compile="layer", attention="sdpa")]
     line = next(line for line in beside(rows) if line.entry.value == 580.1)
-    assert line.ours.startswith("180.0 samples/s a device") and line.ours_with == ["compile layer", "sdpa"]
+    assert line.ours.startswith("180.0 samples/s a device") and line.ours_with == ["compile layer", "attention sdpa"]
     told = nearest_published([line]).rows[0][HEADER.index("what differs")]
-    assert told == "not like for like: device h100, ours NVIDIA H200; devices 8, ours 2; ours with compile layer, sdpa"
+    assert told == "not like for like: device h100, ours NVIDIA H200; devices 8, ours 2; ours with compile layer, attention sdpa"
     fast = {"model": "v1-4", "devices": 1, "batch_size": 1, "precision": "fp16", "compile": "model", "cuda_graph": True}
     images = [
         replace(one, summary={**one.summary, "latency_per_sample_s": seconds})

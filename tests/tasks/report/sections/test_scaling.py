@@ -92,7 +92,7 @@ def sharded(**profile: Any) -> list[Any]:
 def test_of_shards_the_traced_steps_tell_what_communication_is_exposed() -> None:
     """The mean over the ranks; nothing could be left out of such a step to compare with."""
     table = scaling(sharded(profile={"ranks": [{"communication_s": 0.02, "step_s": 0.2}, {"communication_s": 0.04, "step_s": 0.2}]}))
-    assert column(table, "exposed") == ["–", "30.0 ms, traced"]
+    assert column(table, "exposed") == ["–", "30.0 ms of 200 ms, traced"]
     assert column(table, "communication share") == ["–", "15.0 %, traced"]
     assert column(table, "all-reduce alone") == ["–", "–"]
 

@@ -92,6 +92,16 @@ def test_what_is_not_covered_is_said_from_half_a_percent_on() -> None:
     assert line.startswith("MP-1: the attainable rate is of products that took 99.2 % of the matrix products' time.")
 
 
+def test_cells_of_which_the_same_is_not_covered_share_a_line() -> None:
+    covered = [{**ATTAINED, "ranks": [{**ATTAINED["ranks"][0], "covered_s": seconds}]} for seconds in (3.9, 3.6, 3.9, 4.0)]
+    lines = report_of([traced(place, profile) for place, profile in enumerate(covered)]).section(NAME).block(Bullets).lines
+    said = "the attainable rate is of products that took {} of the matrix products' time."
+    assert [line.partition(" The rest")[0] for line in lines] == [
+        f"MP-0 and MP-2: {said.format('97.5 %')}",
+        f"MP-1: {said.format('90.0 %')}",
+    ]
+
+
 def test_drops_with_their_minus_and_gains_with_their_plus_lead_from_100_to_what_was_reached() -> None:
     """As the sentence above the table says."""
     faster = {**ATTAINED, "ranks": [{**ATTAINED["ranks"][0], "attainable_s": 4 * 500 / 400}]}
