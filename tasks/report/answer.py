@@ -228,7 +228,8 @@ def _level(best: Cell, others: Sequence[Cell], margin: str | None, minimum: floa
     """What shares the first place. `margin`: all are same. The best was compared with each; that the others are not shown to differ among
     each other either is said only where they were compared too, as few are."""
     common, (first, *names) = names_among([best, *others])
-    where = f"with {common}, " if common and common != work else ""  # the work stands before the headline
+    said = set(common.split(" · ")) <= set(work.split(" · "))  # the work stands before the headline
+    where = f"with {common}, " if common and not said else ""
     if margin is not None:
         return f"{where}{listed(names, MOST_NAMES)} {'is' if len(names) == 1 else 'are each'} the same as {first} to within {margin}"
     if len(others) < MOST_NAMES and _none_apart(others, minimum):
