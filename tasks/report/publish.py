@@ -297,6 +297,7 @@ def _facts(sweep: Sweep, report: Report) -> list[tuple[str, str]]:
     rows = [row for row in sweep.rows if row.environment]
     own = [row for row in sweep.rows if not row.trial.reference]
     many, of = per_cell((row.trial.cell, row.outcome) for row in own)
+    disturbed = disturbed_among([row.disturbed for row in own])
     started = [row.result.started_at for row in sweep.rows if row.result]
     known = report.section("aa").block(Bullets).lines if "aa" in report.section_names and not sweep.plan.aa else []
     software = [f"{name} {text}" for name in VERSIONS if (text := _values(rows, name))]
@@ -312,10 +313,16 @@ def _facts(sweep: Sweep, report: Report) -> list[tuple[str, str]]:
         ("Code", commits_text(sweep.plan) if all(row.trial.commit for row in sweep.rows) else code),
         ("Other commits", "" if all(row.trial.commit for row in sweep.rows) else commits_text(sweep.plan)),
         ("Date", _dates(started)),
-        ("Trials", f"{many} for each of {of}{_rounds_short_of(sweep.plan)}{disturbed_among([row.disturbed for row in own])}"),
+        ("Trials", "".join([f"{many} for each of {of}", _references(sweep.rows), _rounds_short_of(sweep.plan), disturbed])),
         ("Held time", held_sentence(held) if (held := held_of(sweep)) else "not recorded"),
     ]
     return [(name, value) for name, value in facts if value]
+
+
+def _references(rows: Sequence[TrialRow]) -> str:
+    """`, and 3 of references for their loss alone`, which are no cells, but held the pool too; empty for none."""
+    count = sum(row.trial.reference for row in rows)
+    return f", and {count} of references for their loss alone" if count else ""
 
 
 def _rounds_short_of(plan: Plan) -> str:

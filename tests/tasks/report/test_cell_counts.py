@@ -61,7 +61,7 @@ def test_references_of_loss_parity_are_no_cells_on_a_page_either() -> None:
         (store.trial_dir(trial.key) / "trial.json").write_text(trial.model_dump_json())
     assert make_report(load_sweep(store.dir)).label == "2 cells compared"
     readme = publish([store], runs_root() / "page")
-    assert "- **Trials:** 2 for each of 2 cells\n" in readme.read_text()
+    assert "- **Trials:** 2 for each of 2 cells, and 3 of references for their loss alone\n" in readme.read_text()
     assert sweep_on_page(readme.parent / SWEEP_ID).trials == "2 trials for each of 2 cells"
 
 
