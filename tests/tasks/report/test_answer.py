@@ -336,16 +336,6 @@ def test_two_groups_of_work_have_an_answer_each() -> None:
     assert [one.winner is not None for one in found] == [True, False, False]
 
 
-def test_what_is_not_shown_to_differ_does_not_repeat_its_work() -> None:
-    """A label of the work that all of these cells have: the line begins with it."""
-    axes = [(devices, model, count) for devices, model in ((1, "a"), (2, "a"), (2, "b")) for count in (0, 1)]
-    rows = [one for d, m, c in axes for one in repeats(workers(c, devices=d, model=m), 100.0 + c, ROUGH if c else ROUGH[::-1])]
-    found = find_answers(made(rows, {**settings(rows=("model",)), "same_work": ["model"]}))
-    assert [answer.line.partition(";")[0] for answer in found] == [
-        f"{work}: No clear winner: MP-1 and MP-0 are not shown to differ" for work in ("a · devices 1", "a · devices 2", "b · devices 2")
-    ]
-
-
 @pytest.mark.parametrize(
     ("said", "short"),
     [

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
+from tasks.report.answer import find_answers
 from tasks.report.group_answers import ALL_APART, APART, of_groups
 from tasks.report.headline import headline_of
 from tasks.report.html import render_html
 from tasks.report.markdown import render_markdown
 from tasks.report.model import Report
-from tests.tasks.cell_support import EVEN, repeats, report_of, settings, table_of, workers
+from tests.tasks.cell_support import EVEN, ROUGH, made, repeats, report_of, settings, table_of, workers
 
 BY = "(1.43–1.58)"  # of three repeats each, EVEN and its reverse, of 100 and 150
 SUITE = {**settings(rows=("model",)), "same_work": ["model"]}
@@ -118,3 +119,13 @@ def test_of_several_first_cells_the_best_is_named_beside_the_baseline_that_they_
 def test_what_is_ahead_without_proof_of_its_loss_is_named_with_by_how_much() -> None:
     said = of_cells("precision", [("fp32", 100.0), ("bf16", 150.0)])
     assert said == "a: bf16 was measured x1.500 (1.500–1.500) over fp32, not claimed: loss parity unproven"
+
+
+def test_what_is_not_shown_to_differ_does_not_repeat_its_work() -> None:
+    """A label of the work that all of these cells have: the line begins with it."""
+    axes = [(devices, model, count) for devices, model in ((1, "a"), (2, "a"), (2, "b")) for count in (0, 1)]
+    rows = [one for d, m, c in axes for one in repeats(workers(c, devices=d, model=m), 100.0 + c, ROUGH if c else ROUGH[::-1])]
+    found = find_answers(made(rows, {**settings(rows=("model",)), "same_work": ["model"]}))
+    assert [answer.line.partition(";")[0] for answer in found] == [
+        f"{work}: No clear winner: MP-1 and MP-0 are not shown to differ" for work in ("a · devices 1", "a · devices 2", "b · devices 2")
+    ]
