@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -21,11 +22,13 @@ from experiments.spec.schema import Name
 from experiments.spec.vocabulary import BASE
 from experiments.trial import Scalar
 
+RESULTS = "docs/results"  # where pages are, from the repository's root: documents and tests look there
 DEVICE = "{device}"  # in `to`: the device that the sweep ran on, such as h100
 # As published pages call them -> today's: what only a GPU of 141 GB holds has a campaign of its own since
 RENAMED = {"h200-x1": ("gpu-x1", "gpu-x1-large"), "h200-x2": ("gpu-x2",), "h200-x4": ("gpu-x4",)}
 # What a sweep is asked for with -> the key that says so here
 _ASKED_WITH = {"suite": "suite", "--profile": "profile", "--pool": "pools", "--only": "only", "--set": "set"}
+_PAGE = re.compile(rf"{RESULTS}/[A-Za-z0-9][A-Za-z0-9._-]*/?")
 _HERE = Path(__file__).resolve().parents[1] / "campaigns"
 
 
@@ -50,7 +53,7 @@ class CampaignSweep(Strict):
     budget: Duration | None = Field(default=None, description="time for it in all, such as 3m; null: what is left of the campaign's")
     per_run: Duration | None = Field(default=None, description="time for it in one run of the command, such as 3m; null: what is left")
     to: str = Field(
-        description="folder of its results page, from the repository's root; {device} in it: the device that it ran on, such as h100; "
+        description="folder of its results page, docs/results/NAME; {device} in it: the device that it ran on, such as h100; "
         "sweeps with the same one share a page"
     )
     title: str | None = Field(default=None, max_length=200, description="of its table; null: the suite's")
@@ -105,7 +108,8 @@ class CampaignFile(Strict):
             return replace(found, key=f"{found.key} (of sweep {sweep.called})")
         position = [CampaignSweep.model_validate(one).called for one in self._document.data["sweeps"]].index(sweep.called)
         if key in ("only", "set"):
-            return self._document.problem(("sweeps", position, key, found.key), found.problem, found.hint)
+            below = (found.key,) if found.key else ()  # no one axis is wrong where only the choices together leave no cell
+            return self._document.problem(("sweeps", position, key, *below), found.problem, found.hint)
         named = "" if key == "pools" else f"{found.key}: "
         return self._document.problem(("sweeps", position, key), f"{named}{found.problem}", found.hint)
 
@@ -162,10 +166,11 @@ def _problems(file: CampaignFile, document: Document, path: Path) -> list[Proble
         if sweep.rounds.most < sweep.rounds.least and sweep.rounds.most > 1 and "least" in sweep.rounds.model_fields_set:
             hint = f"write at most {sweep.rounds.most}, or raise `most`"
             problems.append(document.problem((*key, "rounds", "least"), f"is {sweep.rounds.least}, more than `most`", hint))
-        if Path(sweep.to).is_absolute() or ".." in Path(sweep.to).parts:
-            problems.append(document.problem((*key, "to"), f"is {sweep.to!r}", "write a folder below the repository: docs/results/NAME"))
         if any(letter in sweep.to.replace(DEVICE, "") for letter in "{}"):
             problems.append(document.problem((*key, "to"), f"is {sweep.to!r}", f"{DEVICE} alone stands for something"))
+        elif not _PAGE.fullmatch(sweep.to.replace(DEVICE, "device")):
+            hint = f"write {RESULTS}/NAME: pages lie there alone, and NAME has letters, digits, -, _, . and {DEVICE}"
+            problems.append(document.problem((*key, "to"), f"is {sweep.to!r}", hint))
         if sweep.profile == "auto":
             problems.append(document.problem((*key, "profile"), "is auto, which depends on the machine", "name a profile, or full"))
     return problems

@@ -21,6 +21,7 @@ sweeps:
   - {suite: synthetic, profile: smoke, budget: 3m, to: docs/results/mine}
   - {suite: synthetic, profile: tune, rounds: {most: 1}, only: {batch_size: [16]}, set: {steps: 50}, to: docs/results/mine}
 """
+WRITE_TO = "write docs/results/NAME: pages lie there alone, and NAME has letters, digits, -, _, . and {device}"
 
 
 def written(folder: Path, text: str, name: str = "mine") -> str:
@@ -48,7 +49,7 @@ def test_names_and_budgets(tmp_path: Path) -> None:
         ("campaign: mine", "campaign: other", "campaign: is 'other', the file is mine.yaml; write `campaign: mine`"),
         ("profile: tune", "profile: smoke", "sweeps[1].name: synthetic-smoke is the name of 2 sweeps; give each a name"),
         ("profile: smoke", "profile: auto", "sweeps[0].profile: is auto, which depends on the machine"),
-        ("to: docs/results/mine}", "to: ../mine}", "sweeps[0].to: is '../mine'; write a folder below the repository"),
+        ("to: docs/results/mine}", "to: ../mine}", f"mine.yaml:4: sweeps[0].to: is '../mine'; {WRITE_TO}"),
         (
             "to: docs/results/mine}",
             'to: "docs/{pool}/{device}"}',
@@ -63,6 +64,23 @@ def test_what_is_wrong_is_named_with_what_would_be_right(tmp_path: Path, old: st
     with pytest.raises(ConfigError) as wrong:
         load_campaign(written(tmp_path, GOOD.replace(old, new, 1)))
     assert said in str(wrong.value)
+
+
+@pytest.mark.parametrize(
+    "to",
+    ["", ".", "docs", "docs/results", "docs/results/", "docs/results/..", "docs/results/a/b", "docs/results/a b", "tasks/report", "/tmp/a"],
+)
+def test_a_page_that_no_document_would_find_or_that_lies_in_the_code_is_refused_before_anything_is_measured(
+    tmp_path: Path, to: str
+) -> None:
+    with pytest.raises(ConfigError) as wrong:
+        load_campaign(written(tmp_path, GOOD.replace("to: docs/results/mine}", f'to: "{to}"}}', 1)))
+    assert str(wrong.value) == f"{tmp_path}/mine.yaml:4: sweeps[0].to: is {to!r}; {WRITE_TO}"
+
+
+@pytest.mark.parametrize("to", ["docs/results/mine", "docs/results/mine/", "docs/results/{device}", "docs/results/Mine_2.5-{device}-x1"])
+def test_folders_of_pages(tmp_path: Path, to: str) -> None:
+    assert load_campaign(written(tmp_path, GOOD.replace("to: docs/results/mine}", f'to: "{to}"}}', 1))).sweeps[0].to == to
 
 
 @pytest.mark.parametrize("wrong", ["budget: 9", "budget: 9m\nmost: 3", "budget: 9m\nsweeps: none"])

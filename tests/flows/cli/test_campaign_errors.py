@@ -30,6 +30,11 @@ sweeps:
   - {name: third, suite: synthetik, to: docs/results/c}
   - {name: fourth, suite: synthetic, profile: smok, to: docs/results/d}
   - {name: fifth, suite: synthetic, profile: smoke, pools: [cpx], to: docs/results/e}
+  - name: sixth
+    suite: bridgetower
+    profile: smoke
+    only: {precision: [bf16], dataloader_workers: [2]}
+    to: docs/results/f
 """
 
 
@@ -81,6 +86,7 @@ def test_what_is_wrong_with_the_sweeps_of_a_campaign_is_said_of_all_with_its_fil
         (14, "sweeps[2].suite: synthetik: unknown suite; did you mean 'synthetic'?"),
         (15, "sweeps[3].profile: smok: the suite synthetic has no such profile; did you mean 'smoke'?"),
         (16, "sweeps[4].pools: unknown pool 'cpx'; did you mean 'cpu'?"),
+        (20, "sweeps[5].only: no cell has all these values; leave one out"),
     ):
         assert f"wrong.yaml:{line}: {said}" in told
     assert not CampaignStore("wrong").load().sweeps
