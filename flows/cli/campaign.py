@@ -91,6 +91,6 @@ def campaign(
     if plan:
         this.show(out)
     elif publish:
-        this.publish(out, err)
+        raise typer.Exit(this.publish(out, err))
     else:
         raise typer.Exit(this.run(out, err))

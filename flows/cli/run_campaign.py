@@ -21,7 +21,7 @@ from experiments.config.paths import REPOSITORY
 from experiments.spec.campaign import CampaignFile
 from experiments.trial import Trial
 from flows.cli.run_sweep import KEEP, SEVERITY, run_sweep
-from flows.cli.show_campaign import print_entries, print_left
+from flows.cli.show_campaign import print_entries, print_left, print_page
 from flows.cli.show_plan import print_lacking
 from flows.runtime.command_environment import prepare_environment
 from flows.runtime.interrupts import TOLD_TO_END
@@ -70,21 +70,19 @@ class Campaign:
         print_lacking(out, lacking_pools([trial for entry in entries for trial in entry.plan.trials]))
         check_fits(self.file, entries, self._time_s)
 
-    def publish(self, out: Console, err: Console) -> None:
-        """Write the pages; those of a rehearsal below its state. Raises as `publish_pages` and `check_rehearsed`."""
+    def publish(self, out: Console, err: Console) -> int:
+        """Write the pages; those of a rehearsal below its state. Returns the exit status: 1 where a page was refused. Raises as
+        `publish_pages` and `check_rehearsed`."""
         root = self.store.dir if self.overrides or self.store.name != self.file.campaign else REPOSITORY
+        status = 0
         with self.store.lock():
             state = self.store.load()
             if root != REPOSITORY:
                 check_rehearsed(self.file, state, self.overrides)
             for page in publish_pages(self.file, state, root):
-                if page.readme is None:
-                    err.print(f"[yellow]no page[/] {page.folder}: nothing of it was measured", highlight=False, soft_wrap=True)
-                    continue
-                out.print(f"published: {page.readme}", highlight=False, soft_wrap=True)
-                lacks = (f"{'not on it' if one.sweep_id is None else 'not whole on it'}: {one.sentence}" for one in page.missing)
-                for line in [*(f"replaced: {one}" for one in page.replaced), *lacks]:
-                    err.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
+                print_page(out, err, page)
+                status = max(status, 1 if page.refused else 0)
+        return status
 
     def run(self, out: Console, err: Console) -> int:
         """Run what there is time for; returns the worst exit status of its sweeps. Raises ConfigError before anything starts."""

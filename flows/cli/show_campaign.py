@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
+from rich.markup import escape
 from rich.text import Text
 
 from experiments.config import duration
 from flows.cli.tables import make_table
 from tasks.campaign.entries import Entry
+from tasks.campaign.pages import WrittenPage
 from tasks.report.text_format import plural
 
 
@@ -76,3 +78,19 @@ def print_left(err: Console, entries: Sequence[Entry], asked: str, go_on: str, *
             has = f"{entry.name} has {plural(entry.plan.last_round, 'round')} of at least {decide.least}"
             err.print(f"{has}: no other fits in {entry.short_of}; a longer one lets it go on", highlight=False, soft_wrap=True)
     err.print(f"write its pages: sweep campaign {asked} --publish", highlight=False, markup=False, soft_wrap=True)
+
+
+def print_page(out: Console, err: Console, page: WrittenPage) -> None:
+    """A page that was written, with what is not on it; or why none was."""
+    if page.readme is None:
+        why = (
+            f"[red]no page[/] {page.folder}: {escape(page.refused)}"
+            if page.refused
+            else f"[yellow]no page[/] {page.folder}: nothing of it was measured"
+        )
+        err.print(why, highlight=False, soft_wrap=True)
+        return
+    out.print(f"published: {page.readme}", highlight=False, soft_wrap=True)
+    lacks = (f"{'not on it' if one.sweep_id is None else 'not whole on it'}: {one.sentence}" for one in page.missing)
+    for line in [*(f"replaced: {one}" for one in page.replaced), *lacks]:
+        err.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)

@@ -11,12 +11,14 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 
 from cluster.trial_layout import PLAN, RESULTS
+from experiments.config.errors import UserError
 from experiments.spec.campaign import DEVICE, CampaignFile, CampaignSweep
 from tasks.campaign.question import Question, asked_for
 from tasks.campaign.store import CampaignError, CampaignState
 from tasks.report.lacks import YET, Lack, lacks_of
-from tasks.report.manifest import MANIFEST
+from tasks.report.manifest import MANIFEST, check_published
 from tasks.report.not_measured import not_measured
+from tasks.report.page_folder import PublishError
 from tasks.report.publish import publish
 from tasks.report.republish import sweeps_of
 from tasks.report.text_format import plural
@@ -29,43 +31,70 @@ _VENDORS = frozenset({"nvidia", "amd", "intel", "habana"})
 
 
 class WrittenPage(NamedTuple):
-    """A page's folder, its README (None: nothing of it was measured, nothing was written), what is missing on it, and which sweeps of the
-    earlier page are not on it any more, as sentences."""
+    """A page's folder, its README (None: nothing was written), what is missing on it, what of the earlier page is not on it any more, as
+    sentences, and why it could not be written (empty also where nothing of it was measured)."""
 
     folder: str
     readme: Path | None
     missing: list[Lack]
     replaced: list[str]
+    refused: str = ""
 
 
 def publish_pages(file: CampaignFile, state: CampaignState, root: Path) -> Iterator[WrittenPage]:
-    """Write each page below `root`, and yield it.
+    """Write each page below `root`, and yield it; also what refuses one, which keeps no other from being written.
 
     The folder is as the file names it, with the measured device for `{device}`: sweeps of one folder that ran on other devices have a page
     each. What there was no time for, and what only the infrastructure ended, is cut from a sweep's plan and named on the page. Of a page
     that is there, sweeps stay that asked for something else, or ran on another card of the same short name (40 or 80 GB): they may have run
-    on another machine, whose runs are not here. Raises PublishError, ResultsError, DamagedFile, SweepBusy, OSError; CampaignError where
-    nothing was measured at all.
+    on another machine, whose runs are not here. Raises OSError; CampaignError where nothing was measured at all, DamagedFile where that
+    cannot be told.
     """
     if not any(_measured(store) for store in (_store(spec, state) for spec in file.sweeps) if store):
         raise CampaignError(f"nothing of {file.campaign} was measured yet; the same command without --publish does")
     for to in dict.fromkeys(spec.to for spec in file.sweeps):
         specs = [spec for spec in file.sweeps if spec.to == to]
-        pages, unmeasured = dict[str, tuple[list[SweepStore], list[Lack]]](), list[CampaignSweep]()
-        for spec in specs:
-            store = _store(spec, state)
-            if store is None or not _measured(store):
-                unmeasured.append(spec)
-                continue
-            stores, lacks = pages.setdefault(to.replace(DEVICE, _devices(store)), ([], []))
-            lacks += [Lack(called=spec.called, sweep_id=store.sweep_id, what=what) for what in _without_what_is_missing(store)]
-            stores.append(store)
+        try:
+            pages, unmeasured = _by_folder(to, specs, state)
+        except UserError as error:
+            yield WrittenPage(to, None, [], [], str(error))
+            continue
         if not pages:
             yield WrittenPage(to, None, [_not_measured(spec) for spec in unmeasured], [])
         for folder, (stores, lacks) in pages.items():
-            earlier = _earlier(root / folder, stores, specs)
-            missing = [*earlier.missing, *lacks, *(_not_measured(spec) for spec in unmeasured if asked_for(spec) not in earlier.questions)]
-            yield WrittenPage(folder, publish(stores, root / folder, missing, earlier.stay), missing, earlier.replaced)
+            try:
+                yield _written(root, folder, stores, lacks, specs, unmeasured)
+            except UserError as error:
+                yield WrittenPage(folder, None, [], [], str(error))
+
+
+def _by_folder(
+    to: str, specs: Sequence[CampaignSweep], state: CampaignState
+) -> tuple[dict[str, tuple[list[SweepStore], list[Lack]]], list[CampaignSweep]]:
+    """The sweeps of each page, made whole, with what they lack; and the entries of which nothing was measured."""
+    pages, unmeasured = dict[str, tuple[list[SweepStore], list[Lack]]](), list[CampaignSweep]()
+    for spec in specs:
+        store = _store(spec, state)
+        if store is None or not _measured(store):
+            unmeasured.append(spec)
+            continue
+        stores, lacks = pages.setdefault(to.replace(DEVICE, _devices(store)), ([], []))
+        lacks += [Lack(called=spec.called, sweep_id=store.sweep_id, what=what) for what in _without_what_is_missing(store)]
+        stores.append(store)
+    return pages, unmeasured
+
+
+def _written(
+    root: Path,
+    folder: str,
+    stores: Sequence[SweepStore],
+    lacks: Sequence[Lack],
+    specs: Sequence[CampaignSweep],
+    unmeasured: Sequence[CampaignSweep],
+) -> WrittenPage:
+    earlier = _earlier(root / folder, stores, specs)
+    missing = [*earlier.missing, *lacks, *(_not_measured(spec) for spec in unmeasured if asked_for(spec) not in earlier.questions)]
+    return WrittenPage(folder, publish(stores, root / folder, missing, earlier.stay), missing, earlier.replaced)
 
 
 @dataclass(frozen=True)
@@ -79,8 +108,12 @@ class _Earlier:
 
 
 def _earlier(page: Path, stores: Sequence[SweepStore], specs: Sequence[CampaignSweep]) -> _Earlier:
+    """Raises PublishError for a page that somebody changed, which would be lost without a word."""
     if not (page / MANIFEST).exists():
         return _Earlier()
+    if changed := check_published(page):
+        hint = "undo that (`git checkout`), or move the folder away: the page is then written from what was measured here alone"
+        raise PublishError(f"{page} is not as `sweep publish` wrote it: {'; '.join(changed)}; {hint}")
     new = {(asked_for(plan.request), _cards(store)): plan for store, plan in [(store, store.load_plan()) for store in stores]}
     plans = {name: plan for name in sweeps_of(page) if (plan := read_plan(page / name / PLAN)) is not None}
     asked = {name: asked_for(plan.request) for name, plan in plans.items()}
@@ -90,11 +123,23 @@ def _earlier(page: Path, stores: Sequence[SweepStore], specs: Sequence[CampaignS
     called = [spec for spec in specs if asked_for(spec) not in questions]
     missing = [lack for lack in lacks_of(page) if not _is_told_anew(lack, called) and (lack.sweep_id not in asked or lack.sweep_id in stay)]
     replaced = [
-        f"{name} of {plural(len(plans[name].trials), 'trial')}, by {plan.sweep_id} of {len(plan.trials)}"
+        line
         for name, question in asked.items()
-        if (plan := new.get((question, cards[name]))) is not None and plan.sweep_id != name
+        if (plan := new.get((question, cards[name]))) is not None and (line := _replaced(plans[name], plan))
     ]
     return _Earlier(stay, questions, missing if stay else [], replaced)
+
+
+def _replaced(old: Plan, new: Plan) -> str:
+    """What of a sweep of the earlier page goes; empty where its trials are all there still. A sweep loses some where they were measured
+    again, or where copies of a runs folder went on apart."""
+    if old.sweep_id != new.sweep_id:
+        return f"{old.sweep_id} of {plural(len(old.trials), 'trial')}, by {new.sweep_id} of {len(new.trials)}"
+    gone = {trial.key for trial in old.trials} - {trial.key for trial in new.trials}
+    if not gone:
+        return ""
+    counts = f"of {plural(len(old.trials), 'trial')}, by the same sweep of {len(new.trials)}"
+    return f"{old.sweep_id} {counts}, without {len(gone)} of the earlier ones"
 
 
 def _is_told_anew(lack: Lack, called: Sequence[CampaignSweep]) -> bool:

@@ -82,3 +82,21 @@ def test_what_a_page_lacks_of_a_sweep_that_it_has_is_not_said_of_the_whole_sweep
         "  not whole on it: ladder (vit-1): fewer trials than planned, for want of time: MP-1",
         "  not on it: ends (vit, profile ends): not measured when this page was written",
     ]
+
+
+def test_a_page_that_is_refused_is_told_beside_the_others_and_in_the_exit_status(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    good = WrittenPage("docs/results/second", tmp_path / "README.md", [], ["old of 4 trials, by new of 3"])
+    bad = WrittenPage("docs/results/first", None, [], [], "README.md [of it] was changed")
+    nothing = WrittenPage("docs/results/third", None, [], [])
+    for found, status in (([bad, good, nothing], 1), ([good, nothing], 0)):
+        monkeypatch.setattr(run_campaign, "publish_pages", lambda file, state, root, found=found: iter(found))
+        done = machine("--publish")
+        told = {
+            "docs/results/first": "no page docs/results/first: README.md [of it] was changed\n",
+            "docs/results/second": "  replaced: old of 4 trials, by new of 3\n",
+            "docs/results/third": "no page docs/results/third: nothing of it was measured\n",
+        }
+        assert done.exit_code == status and done.stderr == "".join(told[one.folder] for one in found)
+        assert done.stdout == f"published: {tmp_path / 'README.md'}\n"

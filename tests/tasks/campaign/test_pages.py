@@ -89,7 +89,7 @@ def test_a_folder_is_named_for_the_device_that_was_measured(
     store.save_result(result.model_copy(update={"environment": told}))
     sweeps = [CampaignSweep(name=called, suite="made_up", to="results/{device}-x1") for called in ("a", "b")]
     file = CampaignFile(campaign="two", budget="9m", sweeps=sweeps)
-    found = [(folder, readme, len(missing)) for folder, readme, missing, _ in publish_pages(file, _state(a=SWEEP_ID), tmp_path)]
+    found = [(folder, readme, len(missing)) for folder, readme, missing, *_ in publish_pages(file, _state(a=SWEEP_ID), tmp_path)]
     assert found == [(f"results/{name}-x1", tmp_path / f"results/{name}-x1" / "README.md", 1)]
 
 

@@ -10,14 +10,14 @@ import pytest
 
 from experiments.config.paths import runs_root
 from experiments.spec.campaign import CampaignFile, CampaignSweep
+from tasks.campaign import pages
 from tasks.campaign.pages import WrittenPage, publish_pages
 from tasks.campaign.store import CampaignState
 from tasks.report.lacks import Lack, lacks_of
 from tasks.report.manifest import check_published
-from tasks.report.page_folder import PublishError
 from tasks.report.publish import publish
 from tasks.report.republish import sweeps_of
-from tasks.sweep.store import Request
+from tasks.sweep.store import Request, SweepStore
 from tests.tasks.fake_sweep import Fake, whole_sweep
 
 OLD, NEW, AGAIN = (f"made-up-2026010{day}-000000-0000" for day in (1, 2, 3))
@@ -145,10 +145,60 @@ def test_what_an_earlier_page_lacked_of_a_sweep_that_stays_is_said_again(page: P
     ]
 
 
-def test_a_page_that_was_edited_is_left_alone(page: Path) -> None:
-    (page / OLD / "report.md").write_text("edited")
-    before = (page / "README.md").read_bytes()
+@pytest.mark.parametrize(("of", "edited"), [("stays", f"{OLD}/report.md"), ("goes", f"{OLD}/report.md"), ("goes", "README.md")])
+def test_a_page_that_was_edited_is_left_alone(page: Path, of: str, edited: str) -> None:
+    """Also one of which no sweep stays, where what somebody wrote would be lost without a word."""
+    (page / edited).write_text("edited")
+    before = {path: path.read_bytes() for path in page.rglob("*") if path.is_file()}
+    measured(NEW, set={"batch_size": 64 if of == "stays" else 8})
+    one = written(page.parent, **{"large" if of == "stays" else "small": NEW})
+    assert one.readme is None and one.refused == (
+        f"{page} is not as `sweep publish` wrote it: {page / edited} was changed; undo that (`git checkout`), or move the folder away: "
+        "the page is then written from what was measured here alone"
+    )
+    assert {path: path.read_bytes() for path in page.rglob("*") if path.is_file()} == before
+
+
+def test_trials_of_the_earlier_page_that_a_copy_of_the_sweep_lacks_are_told(page: Path) -> None:
+    """As where copies of a runs folder went on apart, or trials were measured again: the sweep's id is the same."""
+    measured(OLD, set={"batch_size": 8})
+    assert written(page.parent, small=OLD).replaced == [], "the same trials"
+    store = SweepStore(OLD)
+    plan = store.load_plan()
+    store.save_plan(plan.model_copy(update={"trials": plan.trials[:3]}))
+    assert written(page.parent, small=OLD).replaced == [f"{OLD} of 4 trials, by the same sweep of 3, without 1 of the earlier ones"]
+
+
+def test_a_page_that_is_refused_keeps_no_other_from_being_written(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (page / "README.md").write_text("edited")
+    monkeypatch.setattr(pages, "_devices", lambda store: {OLD: "a", NEW: "b"}.get(store.sweep_id, "c"))
+    first, second, third = FILE.sweeps
+    sweeps = [
+        first,
+        second.model_copy(update={"to": "{device}"}),
+        second.model_copy(update={"to": "{device}", "name": "again"}),
+        third.model_copy(update={"to": "held"}),
+        third.model_copy(update={"to": "last", "name": "last"}),
+    ]
+    (page.parent / "b").mkdir()
+    (page.parent / "b" / "notes.txt").write_text("of a person")
+    others = {sweep_id: f"made-up-2026010{day}-000000-0000" for day, sweep_id in ((4, "large"), (5, "held"), (6, "last"))}
+    measured(OLD, set={"batch_size": 8})
     measured(NEW, set={"batch_size": 64})
-    with pytest.raises(PublishError, match=f"{OLD}/report.md was changed"):
-        published(page.parent, large=NEW)
-    assert (page / "README.md").read_bytes() == before and not (page / NEW).exists()
+    for sweep_id in others.values():
+        measured(sweep_id)
+    state = CampaignState(
+        campaign="two", sweeps={"small": OLD, "large": NEW, "again": others["large"], "other": others["held"], "last": others["last"]}
+    )
+    with SweepStore(others["held"]).lease():
+        found = list(publish_pages(FILE.model_copy(update={"sweeps": sweeps}), state, page.parent))
+    assert [(one.folder, one.readme is not None) for one in found] == [
+        ("page", False),
+        ("b", False),
+        ("c", True),
+        ("held", False),
+        ("last", True),
+    ]
+    refused = [one.refused for one in found]
+    assert "README.md was changed" in refused[0] and "holds what `sweep publish` did not write" in refused[1]
+    assert others["held"] in refused[3] and refused[2] == refused[4] == ""
