@@ -17,7 +17,7 @@ from tasks.report.text_format import plural
 
 def print_entries(out: Console, entries: Sequence[Entry], time_s: float) -> None:
     """A line for each sweep in the order in which they run. `time_s`: for all of them in this run of the command, s."""
-    table = make_table("", "sweep", "cells", "rounds", "trials to run", "one round takes", "may take", "page")
+    table = make_table("", "sweep", "cells", "rounds", "trials to run", "expected to take", "may take", "page")
     for number, entry in enumerate(entries, 1):
         decide = entry.plan.decide
         cells = len({trial.cell for trial in entry.plan.trials})
@@ -41,18 +41,18 @@ def _may_take(entry: Entry) -> str:
 
 
 def _expected(entry: Entry) -> str:
-    """What its trials that are to run are expected to take; of what no past sweep tells, that it is not known."""
+    """What its trials that are to run are expected to take, and a round after them; of what no past sweep tells, that it is not known."""
     if entry.short_of:
         return "no time left"
+    more = f"up to {duration.about(entry.round_s())} a round" if entry.grows else ""
     if not entry.to_do:
-        if entry.unreported and not entry.grows:
-            return "all is measured, not reported"
-        return "all is measured" if not entry.grows else "as before"
+        return more or ("all is measured, not reported" if entry.unreported else "all is measured")
     unknown = sum(trial.cell not in entry.expected for trial in entry.to_do)
     least = f"{duration.about(sum(entry.times().values()))}"
     if unknown == len(entry.to_do):
         return f"unknown: no past sweep has them (at least {least})"
-    return f"{least}" if not unknown else f"unknown for {plural(unknown, 'trial')}, at least {least}"
+    known = f"{least}" if not unknown else f"unknown for {plural(unknown, 'trial')}, at least {least}"
+    return f"{known}, then {more}" if more else known
 
 
 def print_left(err: Console, entries: Sequence[Entry], asked: str, go_on: str, *, told_to_end: bool) -> None:

@@ -65,6 +65,12 @@ class Entry:
         so_far = times_so_far(self.store, self.plan)
         return {trial.key: expected_trial_s(trial, so_far, self.expected, usual_s) for trial in self.to_do}
 
+    def round_s(self) -> float:
+        """What another round is expected to take at most, s: as many trials as the last one had."""
+        so_far = times_so_far(self.store, self.plan)
+        last = [trial for trial in self.plan.trials if trial.repeat == self.plan.last_round]
+        return sum(expected_trial_s(trial, so_far, self.expected) for trial in last)
+
     def fits(self, left_s: float, usual_s: float = 0.0) -> bool:
         """Whether anything of it is expected to be over in so much time, s. `usual_s`: of a trial of which nothing is known."""
         left_s = min(left_s, self.left_s)
@@ -104,10 +110,15 @@ def _check(file: CampaignFile, entry: Entry, check: Callable[[Plan], None]) -> N
     try:
         check(entry.plan)
     except ConfigError as error:
-        others = f"; others alone: --sweep NAME, `sweep campaign {file.given} --plan` lists them" if len(file.sweeps) > 1 else ""
+        hint = f"{others}, `sweep campaign {file.given} --plan` lists them" if (others := _others_alone(file)) else ""
         raise ConfigError(
-            [replace(one, key=f"{one.key} (of sweep {entry.name})", hint=one.hint + others) for one in error.problems]
+            [replace(one, key=f"{one.key} (of sweep {entry.name})", hint=one.hint + hint) for one in error.problems]
         ) from None
+
+
+def _others_alone(file: CampaignFile) -> str:
+    """To a hint at what is wrong with one sweep: how the others run all the same; empty where there is no other."""
+    return "; others alone: --sweep NAME" if len(file.sweeps) > 1 else ""
 
 
 def _entry(
@@ -137,7 +148,7 @@ def _entry(
             to_do=plan.trials,
             expected=expected_seconds(plan),
         )
-    return _gone_on_with(Entry(spec, _told(old, file, spec, overrides), is_new=False, left_s=0.0), budget_s, again=again)
+    return _gone_on_with(file, Entry(spec, _told(old, file, spec, overrides), is_new=False, left_s=0.0), budget_s, again=again)
 
 
 def _asked_before(file: CampaignFile, state: CampaignState, name: str, request: Request) -> Plan | None:
@@ -156,7 +167,7 @@ def _asked_before(file: CampaignFile, state: CampaignState, name: str, request: 
     return None
 
 
-def _gone_on_with(entry: Entry, budget_s: float, *, again: bool) -> Entry:
+def _gone_on_with(file: CampaignFile, entry: Entry, budget_s: float, *, again: bool) -> Entry:
     """A sweep that exists: what of it is still to do, if anything."""
     plan, store = entry.plan, entry.store
     ran_s = seconds_run(store, plan)
@@ -175,7 +186,9 @@ def _gone_on_with(entry: Entry, budget_s: float, *, again: bool) -> Entry:
     changed = [one for one in renewed.superseded if one.key not in known and (end := readable_result(store, one.key)) and end.outcome.final]
     if changed and not again:
         problem = f"{len(changed)} of its trials, in {plan.sweep_id}, were measured with something else: {changed[0].why}"
-        hint = "--again measures them again, as `sweep resume` would; or go on where and with what they were measured"
+        commit = str(plan.git.get("commit") or "")[:12]
+        measured_with = f"what measured them, planned at commit {commit}" if commit else "what measured them"
+        hint = f"--again measures them again, as `sweep resume` would; or go on with {measured_with}{_others_alone(file)}"
         raise ConfigError.one("campaign", None, entry.name, problem, hint)
     left = what_is_left(store, renewed)
     return replace(entry, plan=renewed, to_do=[*left.damaged, *left.begun, *left.rest])

@@ -214,7 +214,8 @@ def test_a_sweep_whose_budget_ends_before_its_least_rounds_says_so_and_not_that_
     assert "1 of up to 3" in plan and "no time left" in plan and "all is measured" not in plan
     machine.file.write_text(rounds.replace("25s", "70s"))
     longer = machine("--plan").stdout
-    assert "no time left" not in longer and next(line for line in longer.splitlines() if " short " in line).count("then more rounds") == 1
+    line = next(line for line in longer.splitlines() if " short " in line)
+    assert "no time left" not in longer and line.count("then more rounds") == 1 and " up to 20 s a round " in line
 
 
 def test_the_time_that_keeps_a_sweep_from_its_rounds_is_named(machine: Machine) -> None:
@@ -347,7 +348,12 @@ def test_changed_code_does_not_take_the_place_of_what_was_measured_unasked(machi
     monkeypatch.setattr("tasks.sweep.plan.libraries_version", lambda *_: "other")
     done = machine()
     assert done.exit_code == 1 and machine.ran == []
-    assert "2 of its trials" in done.output and "libraries changed" in done.output and "--again" in done.output
+    plan = SweepStore(CampaignStore("two").load().sweeps["synthetic-tune"]).load_plan()
+    assert f"campaign: synthetic-tune: 2 of its trials, in {plan.sweep_id}, were measured with something else: libraries changed" in done.stderr
+    assert done.stderr.endswith(
+        "; --again measures them again, as `sweep resume` would; or go on with what measured them, "
+        f"planned at commit {plan.git['commit'][:12]}; others alone: --sweep NAME\n"
+    )
     assert machine("--again").exit_code == 0 and machine.counts == [("tune", 4)]
 
 
