@@ -114,19 +114,17 @@ def _earlier(page: Path, stores: Sequence[SweepStore], specs: Sequence[CampaignS
     if changed := check_published(page):
         hint = "undo that (`git checkout`), or move the folder away: the page is then written from what was measured here alone"
         raise PublishError(f"{page} is not as `sweep publish` wrote it: {'; '.join(changed)}; {hint}")
-    new = {(asked_for(plan.request), _cards(store)): plan for store, plan in [(store, store.load_plan()) for store in stores]}
+    own = {store.sweep_id: store.load_plan() for store in stores}
+    new = {(asked_for(own[store.sweep_id].request), _cards(store)): own[store.sweep_id] for store in stores}
     plans = {name: plan for name in sweeps_of(page) if (plan := read_plan(page / name / PLAN)) is not None}
     asked = {name: asked_for(plan.request) for name, plan in plans.items()}
     cards = {name: _published_cards(page / name / RESULTS) for name in plans}
-    stay = [name for name, question in asked.items() if (question, cards[name]) not in new]
+    instead = {name: own.get(name) or new.get((question, cards[name])) for name, question in asked.items()}  # itself, also on other cards
+    stay = [name for name, plan in instead.items() if plan is None]
     questions = [asked[name] for name in stay]
     called = [spec for spec in specs if asked_for(spec) not in questions]
     missing = [lack for lack in lacks_of(page) if not _is_told_anew(lack, called) and (lack.sweep_id not in asked or lack.sweep_id in stay)]
-    replaced = [
-        line
-        for name, question in asked.items()
-        if (plan := new.get((question, cards[name]))) is not None and (line := _replaced(plans[name], plan))
-    ]
+    replaced = [line for name, plan in instead.items() if plan is not None and (line := _replaced(plans[name], plan))]
     return _Earlier(stay, questions, missing if stay else [], replaced)
 
 

@@ -349,7 +349,10 @@ def test_changed_code_does_not_take_the_place_of_what_was_measured_unasked(machi
     done = machine()
     assert done.exit_code == 1 and machine.ran == []
     plan = SweepStore(CampaignStore("two").load().sweeps["synthetic-tune"]).load_plan()
-    assert f"campaign: synthetic-tune: 2 of its trials, in {plan.sweep_id}, were measured with something else: libraries changed" in done.stderr
+    assert (
+        f"campaign: synthetic-tune: 2 of its trials, in {plan.sweep_id}, were measured with something else: libraries changed"
+        in done.stderr
+    )
     assert done.stderr.endswith(
         "; --again measures them again, as `sweep resume` would; or go on with what measured them, "
         f"planned at commit {plan.git['commit'][:12]}; others alone: --sweep NAME\n"

@@ -202,3 +202,28 @@ def test_a_page_that_is_refused_keeps_no_other_from_being_written(page: Path, mo
     refused = [one.refused for one in found]
     assert "README.md was changed" in refused[0] and "holds what `sweep publish` did not write" in refused[1]
     assert others["held"] in refused[3] and refused[2] == refused[4] == ""
+
+
+def test_a_sweep_that_went_on_on_another_card_is_on_its_page_once(page: Path) -> None:
+    """As on a host with another processor: both are `cpu` in a folder's name."""
+    measured(OLD, set={"batch_size": 8})
+    store = SweepStore(OLD)
+    last = store.load_plan().trials[-1]
+    result = store.result(last.key)
+    assert result is not None
+    store.save_result(result.model_copy(update={"environment": {**result.environment, "device_name": "Another CPU"}}))
+    again = written(page.parent, small=OLD)
+    assert (again.refused, again.replaced) == ("", []) and sweeps_of(page) == [OLD] and check_published(page) == []
+
+
+def test_a_sweep_that_stays_beside_another_that_asked_the_same_is_not_said_to_be_replaced(page: Path) -> None:
+    """Two entries may ask the same, such as with other rounds; each has its sweep."""
+    first, second = FILE.sweeps[0], FILE.sweeps[0].model_copy(update={"name": "twice"})
+    file = FILE.model_copy(update={"sweeps": [first, second]})
+    measured(OLD, set={"batch_size": 8})
+    measured(NEW, set={"batch_size": 8})
+    assert written(page.parent, file, small=OLD, twice=NEW).replaced == []
+    assert written(page.parent, file, small=OLD, twice=NEW).replaced == []
+    assert sweeps_of(page) == [OLD, NEW]
+    measured(AGAIN, set={"batch_size": 8})
+    assert written(page.parent, file, small=OLD, twice=AGAIN).replaced == [f"{NEW} of 4 trials, by {AGAIN} of 4"]
