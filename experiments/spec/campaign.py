@@ -105,7 +105,7 @@ class CampaignFile(Strict):
         """
         key = _ASKED_WITH.get(found.file)
         if self._document is None or key is None or found.file in overridden or (key == "set" and found.key in overridden):
-            return replace(found, key=f"{found.key} (of sweep {sweep.called})")
+            return replace(found, key=f"{found.key} (of sweep {sweep.called})".strip())
         position = [CampaignSweep.model_validate(one).called for one in self._document.data["sweeps"]].index(sweep.called)
         if key in ("only", "set"):
             below = (found.key,) if found.key else ()  # no one axis is wrong where only the choices together leave no cell

@@ -43,7 +43,7 @@ def _check_publish(sweep: str | None, budget: str | None, *, plan: bool, again: 
 )
 @clean_errors
 def campaign(
-    name: Annotated[
+    file_: Annotated[
         str, typer.Argument(metavar="FILE", help="a campaign: a file in experiments/campaigns, or a path", autocompletion=_names)
     ],
     plan: Annotated[bool, typer.Option("--plan", help="show what would run and how long that takes, and start nothing")] = False,
@@ -79,13 +79,13 @@ def campaign(
 
     if publish:
         _check_publish(sweep[0] if sweep else None, budget, plan=plan, again=again)
-    file = load_campaign(name)
+    file = load_campaign(file_)
     overrides = Overrides(pools=tuple(pool or ()), set=once("--set", set_))
     store = CampaignStore(state or (f"{file.campaign}-rehearsal" if overrides else file.campaign))
     budget_s = option_seconds("--budget", budget) if budget else file.budget_s
     if not publish:
         check_time(budget_s, "--budget" if budget else "budget")
-    asked = [name, *(["--state", state] if state else []), *_words(pool=pool, set=set_)]
+    asked = [file_, *(["--state", state] if state else []), *_words(pool=pool, set=set_)]
     go_on = shlex.join([*asked, *_words(sweep=sweep, budget=[budget] if budget else None), *(["--again"] if again else [])])
     this = Campaign(shlex.join(asked), go_on, file.part(sweep) if sweep else file, store, overrides, budget_s, began, again=again)
     if plan:

@@ -96,7 +96,7 @@ def entries_of(
             entries.append(_entry(file, spec, state, overrides, budget_s, again=again))
         except ConfigError as error:
             for one in error.problems:  # what the command line asks of all of them is wrong once
-                wrong.setdefault((one.file, one.line, one.key.partition(" (of sweep ")[0], one.problem), one)
+                wrong.setdefault((one.file, one.line, one.key.partition("(of sweep ")[0], one.problem), one)
     if wrong:
         raise ConfigError([*wrong.values()])
     for entry in entries:

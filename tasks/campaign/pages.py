@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +25,7 @@ from tasks.report.republish import sweeps_of
 from tasks.report.text_format import plural
 from tasks.sweep.cut import cut, restored
 from tasks.sweep.request_text import set_and_chosen
-from tasks.sweep.store import Plan, SweepStore, read_plan, readable_result
+from tasks.sweep.store import Plan, SweepBusy, SweepStore, read_plan, readable_result
 
 _LATE, _LOST = " for want of time", " since it was interrupted or the infrastructure failed"
 _VENDORS = frozenset({"nvidia", "amd", "intel", "habana"})
@@ -53,25 +54,29 @@ def publish_pages(file: CampaignFile, state: CampaignState, root: Path) -> Itera
     if not any(_measured(store) for store in (_store(spec, state) for spec in file.sweeps) if store):
         raise CampaignError(f"nothing of {file.campaign} was measured yet; the same command without --publish does")
     for to in dict.fromkeys(spec.to for spec in file.sweeps):
-        specs = [spec for spec in file.sweeps if spec.to == to]
+        with ExitStack() as stack:
+            yield from _pages_of(to, [spec for spec in file.sweeps if spec.to == to], state, root, stack)
+
+
+def _pages_of(to: str, specs: Sequence[CampaignSweep], state: CampaignState, root: Path, stack: ExitStack) -> Iterator[WrittenPage]:
+    try:
+        pages, unmeasured = _by_folder(to, specs, state, stack)
+    except UserError as error:
+        yield WrittenPage(to, None, [], [], str(error))
+        return
+    if not pages:
+        yield WrittenPage(to, None, [_not_measured(spec) for spec in unmeasured], [])
+    for folder, (stores, lacks) in pages.items():
         try:
-            pages, unmeasured = _by_folder(to, specs, state)
+            yield _written(root, folder, stores, lacks, specs, unmeasured)
         except UserError as error:
-            yield WrittenPage(to, None, [], [], str(error))
-            continue
-        if not pages:
-            yield WrittenPage(to, None, [_not_measured(spec) for spec in unmeasured], [])
-        for folder, (stores, lacks) in pages.items():
-            try:
-                yield _written(root, folder, stores, lacks, specs, unmeasured)
-            except UserError as error:
-                yield WrittenPage(folder, None, [], [], str(error))
+            yield WrittenPage(folder, None, [], [], str(error))
 
 
 def _by_folder(
-    to: str, specs: Sequence[CampaignSweep], state: CampaignState
+    to: str, specs: Sequence[CampaignSweep], state: CampaignState, stack: ExitStack
 ) -> tuple[dict[str, tuple[list[SweepStore], list[Lack]]], list[CampaignSweep]]:
-    """The sweeps of each page, made whole, with what they lack; and the entries of which nothing was measured."""
+    """The sweeps of each page, made whole until the stack ends, with what they lack; and the entries of which nothing was measured."""
     pages, unmeasured = dict[str, tuple[list[SweepStore], list[Lack]]](), list[CampaignSweep]()
     for spec in specs:
         store = _store(spec, state)
@@ -79,7 +84,7 @@ def _by_folder(
             unmeasured.append(spec)
             continue
         stores, lacks = pages.setdefault(to.replace(DEVICE, _devices(store)), ([], []))
-        lacks += [Lack(called=spec.called, sweep_id=store.sweep_id, what=what) for what in _without_what_is_missing(store)]
+        lacks += [Lack(called=spec.called, sweep_id=store.sweep_id, what=what) for what in stack.enter_context(_made_whole(store))]
         stores.append(store)
     return pages, unmeasured
 
@@ -192,14 +197,24 @@ def _measured(store: SweepStore) -> bool:
     return any(outcome is not None and outcome.final for outcome in store.states(store.load_plan()).values())
 
 
-def _without_what_is_missing(store: SweepStore) -> list[str]:
-    """Make the sweep whole; returns what it lacks, as sentences."""
+@contextmanager
+def _made_whole(store: SweepStore) -> Iterator[list[str]]:
+    """Make the sweep whole inside the block; yields what it lacks, as sentences.
+
+    Its plan is as before afterwards, unless another process changed it meanwhile: what a page cut had not lacked time, as the next page
+    and `sweep show` would say.
+    """
     with store.lease():
         before = store.load_plan()
         plan = cut(store, restored(before), lost=True)
         store.save_plan(plan)
     ended = {trial.key for trial in plan.cut if readable_result(store, trial.key) is not None}
-    return sentences(plan, ended, {trial.key for trial in before.cut})
+    try:
+        yield sentences(plan, ended, {trial.key for trial in before.cut})
+    finally:
+        with suppress(SweepBusy), store.lease():
+            if store.load_plan() == plan:
+                store.save_plan(before)
 
 
 def sentences(plan: Plan, lost: Collection[str] = (), late: Collection[str] = ()) -> list[str]:

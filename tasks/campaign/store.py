@@ -47,11 +47,11 @@ class CampaignState(Strict):
 
 
 class CampaignStore:
-    """The folder of one campaign. The constructor raises CampaignError for a name that is none."""
+    """The folder of one campaign. The constructor raises CampaignError for a name that is none, as --state may give it."""
 
     def __init__(self, name: str, root: Path | None = None) -> None:
         if not _NAME.match(name):
-            raise CampaignError(f"{name!r} is no name of a campaign: write small letters, digits, - and _")
+            raise CampaignError(f"--state: {name!r} is no name of a campaign's state; write small letters, digits, - and _, such as mine-2")
         self.name = name
         self.dir = (root or runs_root()) / CAMPAIGNS / name
 

@@ -101,3 +101,18 @@ def test_what_the_command_line_asks_of_all_sweeps_is_not_blamed_on_the_file(tmp_
     told = " ".join(done.output.split())
     assert done.exit_code == 1 and "wrong.yaml:12: sweeps[1].only.precision" in told
     assert told.count("is 'many'") == 1 and "--set: steps (of sweep synthetic-smoke): is 'many'; should be a whole number" in told
+
+
+def test_what_names_no_parameter_is_told_with_its_sweep_and_once(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(
+        "campaign: wrong\nbudget: 10m\nsweeps:\n"
+        + "".join(f"  - {{suite: synthetic, profile: {profile}, to: docs/results/a}}\n" for profile in ("smoke", "tune"))
+    )
+    done = CliRunner().invoke(app, ["campaign", str(file), "--plan", "--pool", "cpx"])
+    assert done.exit_code == 1 and done.stderr.startswith(
+        "error: --pool: (of sweep synthetic-smoke): unknown pool 'cpx'; did you mean 'cpu'?"
+    )
+    assert done.stderr.count("cpx") == 1
+    missing = CliRunner().invoke(app, ["campaign"])
+    assert missing.exit_code != 0 and "FILE" in missing.output and "NAME: is missing" not in missing.output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tasks.campaign import pages
 from tasks.campaign.pages import publish_pages, sentences
 from tasks.campaign.store import CampaignError, CampaignState, CampaignStore
 from tasks.report.lacks import Lack
+from tasks.sweep.cut import cut
 from tasks.sweep.store import SweepStore
 from tests.tasks.plan_support import SWEEP_ID, make_plan, make_trial, saved
 
@@ -65,6 +67,39 @@ def test_sweeps_of_one_folder_share_a_page_which_names_what_was_not_measured(mon
     assert unmeasured.sentence == "b (made_up, profile full): not measured when this page was written"
     assert told == [([SWEEP_ID], tmp_path / "one", [lost, unmeasured])]
     assert [(folder, readme) for folder, readme, *_ in found] == [("one", tmp_path / "one" / "README.md"), ("other", None)]
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_a_second_page_gives_the_reasons_of_the_first_and_the_sweep_stays_as_its_flow_left_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, killed: bool
+) -> None:
+    """A flow that was killed cut nothing: what it left to do had no want of time, whatever a page left out of the plan."""
+    store = saved(make_plan([make_trial(1), make_trial(2)]), t1=Outcome.OK)
+    if not killed:
+        store.save_plan(cut(store, store.load_plan()))
+    before = store.load_plan()
+    published: list[int] = []
+    monkeypatch.setattr(pages, "publish", lambda stores, folder, *_: published.append(len(stores[0].load_plan().trials)) or folder)
+    why = "when this page was written" if killed else "for want of time"
+    for _ in range(2):
+        first, _other = publish_pages(FILE, _state(a=SWEEP_ID), tmp_path)
+        assert first.missing[0].what == f"1 cell not measured {why}: number 2"
+        assert store.load_plan() == before and not store.is_held()
+    assert published == [1, 1]
+
+
+def test_a_plan_that_another_process_changed_while_the_page_was_written_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    store = saved(make_plan([make_trial(1), make_trial(2)]), t1=Outcome.OK)
+    changed = store.load_plan().model_copy(update={"command": "sweep resume"})
+    monkeypatch.setattr(pages, "publish", lambda stores, folder, *_: store.save_plan(changed) or folder)
+    list(publish_pages(FILE, _state(a=SWEEP_ID), tmp_path))
+    assert store.load_plan() == changed
+    held = make_plan([make_trial(1), make_trial(2)])
+    saved(held)
+    with ExitStack() as stack:
+        monkeypatch.setattr(pages, "publish", lambda stores, folder, *_: (stack.enter_context(store.lease()) and folder) or folder)
+        list(publish_pages(FILE, _state(a=SWEEP_ID), tmp_path))
+        assert len(store.load_plan().trials) == 1, "the process that holds it may have read it by now"
 
 
 @pytest.mark.parametrize(
@@ -125,5 +160,5 @@ def test_one_command_at_a_time_works_on_a_campaign() -> None:
         CampaignStore("two").lock(),
     ):
         pass
-    with pytest.raises(CampaignError, match=r"'\.\./two' is no name of a campaign"):
+    with pytest.raises(CampaignError, match=r"^--state: '\.\./two' is no name of a campaign's state; write small letters, "):
         CampaignStore("../two")
