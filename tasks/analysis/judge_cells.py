@@ -129,8 +129,8 @@ def judge_best(best: Cell, others: Sequence[Cell], minimum: float | None = None)
 
     The best of equal cells is ahead of each other one by chance, as the largest of several values is. So p-values are those of the range of
     as many cells (`among_many`), which holds for every pair that could have been picked. They are of all trials; a ratio that is told of a
-    pair is that of `told_ratio`. The best is ahead of no cell with which the table leaves its comparison undecided: that is one of more
-    than these.
+    pair is that of `told_ratio`. What the table leaves undecided stays so, also that the best is the slower one or the same: it is one of
+    more comparisons than these.
     """
     ratios = [ratio_of(best, other) for other in others]
     pairs = zip(others, ratios, strict=True)
@@ -144,7 +144,7 @@ def judge_best(best: Cell, others: Sequence[Cell], minimum: float | None = None)
 
 def _as_open_as_in_table(best: Cell, other: Cell, found: Comparison) -> Comparison:
     table = table_comparison(best, other)
-    if table is None or table.verdict is not Verdict.UNDECIDED or found.verdict is not Verdict.FASTER:
+    if table is None or table.verdict is not Verdict.UNDECIDED or found.verdict is Verdict.UNDECIDED:
         return found
     why = LEFT_OPEN if table.why_undecided in (TOO_WIDE, OF_MANY) else table.why_undecided
     return replace(found, verdict=Verdict.UNDECIDED, why_undecided=why)

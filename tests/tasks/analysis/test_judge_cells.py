@@ -11,6 +11,7 @@ from experiments.stats.estimate import LEVEL, estimate_from_log, t_value
 from experiments.stats.verdict import DISCOVERY, Verdict, among_many
 from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import LEFT_OPEN, OF_MANY, SPREADS_DIFFER, TOO_WIDE, judge_best, judge_pairs, judge_ratios, ratio_of
+from tasks.analysis.looks import NOT_LOOKED
 from tests.tasks.cell_support import made, repeats, row, steady, workers
 
 PATTERN = ((0.01, 0.0, -0.01), (-0.01, 0.01, 0.0), (0.0, -0.01, 0.01))  # rounds add up to 0
@@ -63,6 +64,19 @@ def test_the_best_of_a_group_is_ahead_of_its_baseline_only_if_the_table_leaves_t
     of_base, of_other = judge_best(best, [base, other])
     assert (of_base.verdict, of_base.why_undecided) == said and of_base.ratio == best.speedup
     assert of_other.verdict is Verdict.FASTER, "which the table does not compare with it"
+
+
+def test_nor_is_the_best_the_slower_one_or_the_same_where_the_table_leaves_that_open() -> None:
+    """Else a cell of a lower value would take its place by a comparison that the table calls undecided."""
+    base, fast, same = made([one for count, rate in enumerate((100.0, 120.0, 100.1)) for one in repeats(workers(count), rate)])
+    assert [one.verdict for one in judge_best(base, [fast, same])] == [Verdict.SLOWER, Verdict.SAME]
+    fast.verdict, fast.why_undecided = Verdict.UNDECIDED, OF_MANY
+    same.verdict, same.why_undecided = Verdict.UNDECIDED, NOT_LOOKED
+    assert [(one.verdict, one.why_undecided) for one in judge_best(base, [fast, same])] == [
+        (Verdict.UNDECIDED, LEFT_OPEN),
+        (Verdict.UNDECIDED, NOT_LOOKED),
+    ]
+    assert judge_best(fast, [same])[0].verdict is Verdict.FASTER, "a pair that the table does not have"
 
 
 def test_what_earlier_looks_decided_counts_among_the_tables_discoveries() -> None:
