@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 
 from cluster.trial_layout import PLAN, RESULTS
-from experiments.config.errors import UserError
+from experiments.config.errors import DamagedFile, UserError
 from experiments.spec.campaign import DEVICE, CampaignFile, CampaignSweep
 from tasks.campaign.question import Question, asked_for
 from tasks.campaign.store import CampaignError, CampaignState
@@ -48,10 +48,9 @@ def publish_pages(file: CampaignFile, state: CampaignState, root: Path) -> Itera
     The folder is as the file names it, with the measured device for `{device}`: sweeps of one folder that ran on other devices have a page
     each. What there was no time for, and what only the infrastructure ended, is cut from a sweep's plan and named on the page. Of a page
     that is there, sweeps stay that asked for something else, or ran on another card of the same short name (40 or 80 GB): they may have run
-    on another machine, whose runs are not here. Raises OSError; CampaignError where nothing was measured at all, DamagedFile where that
-    cannot be told.
+    on another machine, whose runs are not here. Raises OSError; CampaignError where nothing was measured at all.
     """
-    if not any(_measured(store) for store in (_store(spec, state) for spec in file.sweeps) if store):
+    if not any(_may_be_measured(store) for store in (_store(spec, state) for spec in file.sweeps) if store):
         raise CampaignError(f"nothing of {file.campaign} was measured yet; the same command without --publish does")
     for to in dict.fromkeys(spec.to for spec in file.sweeps):
         with ExitStack() as stack:
@@ -195,6 +194,14 @@ def _store(spec: CampaignSweep, state: CampaignState) -> SweepStore | None:
 
 def _measured(store: SweepStore) -> bool:
     return any(outcome is not None and outcome.final for outcome in store.states(store.load_plan()).values())
+
+
+def _may_be_measured(store: SweepStore) -> bool:
+    """Also where its plan is damaged: its page is then refused, and no other."""
+    try:
+        return _measured(store)
+    except DamagedFile:
+        return True
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.trial_layout import PLAN
 from experiments.spec.campaign import CampaignFile, CampaignSweep
 from experiments.trial import Outcome
 from tasks.campaign import pages
@@ -67,6 +68,18 @@ def test_sweeps_of_one_folder_share_a_page_which_names_what_was_not_measured(mon
     assert unmeasured.sentence == "b (made_up, profile full): not measured when this page was written"
     assert told == [([SWEEP_ID], tmp_path / "one", [lost, unmeasured])]
     assert [(folder, readme) for folder, readme, *_ in found] == [("one", tmp_path / "one" / "README.md"), ("other", None)]
+
+
+def test_a_damaged_plan_refuses_its_own_page_whichever_place_its_sweep_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    saved(make_plan([make_trial(1)]), t1=Outcome.OK)
+    damaged = SweepStore(f"{SWEEP_ID[:-1]}{'1' if SWEEP_ID[-1] != '1' else '2'}")
+    damaged.dir.mkdir(parents=True)
+    (damaged.dir / PLAN).write_text("{")
+    monkeypatch.setattr(pages, "publish", lambda stores, folder, *_: folder / "README.md")
+    for state in (_state(a=damaged.sweep_id, c=SWEEP_ID), _state(a=SWEEP_ID, c=damaged.sweep_id)):
+        found = list(publish_pages(FILE, state, tmp_path))
+        assert [one.readme is not None for one in found] == [state.sweeps[name] == SWEEP_ID for name in ("a", "c")]
+        assert [str(damaged.dir / PLAN) in one.refused for one in found] == [one.readme is None for one in found]
 
 
 @pytest.mark.parametrize("killed", [True, False])

@@ -227,3 +227,10 @@ def test_a_sweep_that_stays_beside_another_that_asked_the_same_is_not_said_to_be
     assert sweeps_of(page) == [OLD, NEW]
     measured(AGAIN, set={"batch_size": 8})
     assert written(page.parent, file, small=OLD, twice=AGAIN).replaced == [f"{NEW} of 4 trials, by {AGAIN} of 4"]
+
+
+def test_of_a_page_of_which_no_sweep_stays_nothing_is_said_to_be_missing_still(page: Path) -> None:
+    """`large` and `other` were of another campaign, which asks for nothing of what is on the page now."""
+    measured(OLD, set={"batch_size": 8})
+    written(page.parent, FILE.model_copy(update={"sweeps": FILE.sweeps[:1]}), small=OLD)
+    assert sweeps_of(page) == [OLD] and missing_of(page) == []
