@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, field_validator
 
 from experiments.config.duration import Duration, seconds
 from experiments.config.errors import ConfigError, Problem, choose
@@ -28,7 +28,7 @@ DEVICE = "{device}"  # in `to`: the device that the sweep ran on, such as h100
 RENAMED = {"h200-x1": ("gpu-x1", "gpu-x1-large"), "h200-x2": ("gpu-x2",), "h200-x4": ("gpu-x4",)}
 # What a sweep is asked for with -> the key that says so here
 _ASKED_WITH = {"suite": "suite", "--profile": "profile", "--pool": "pools", "--only": "only", "--set": "set"}
-_PAGE = re.compile(rf"{RESULTS}/[A-Za-z0-9][A-Za-z0-9._-]*/?")
+_PAGE = re.compile(rf"{RESULTS}/[A-Za-z0-9][A-Za-z0-9._-]*")
 _HERE = Path(__file__).resolve().parents[1] / "campaigns"
 
 
@@ -57,6 +57,11 @@ class CampaignSweep(Strict):
         "sweeps with the same one share a page"
     )
     title: str | None = Field(default=None, max_length=200, description="of its table; null: the suite's")
+
+    @field_validator("to")
+    @classmethod
+    def _without_a_last_slash(cls, to: str) -> str:
+        return to.removesuffix("/")  # sweeps of one folder share a page, however it is written
 
     @property
     def called(self) -> str:

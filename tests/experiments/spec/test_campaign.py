@@ -75,12 +75,12 @@ def test_a_page_that_no_document_would_find_or_that_lies_in_the_code_is_refused_
 ) -> None:
     with pytest.raises(ConfigError) as wrong:
         load_campaign(written(tmp_path, GOOD.replace("to: docs/results/mine}", f'to: "{to}"}}', 1)))
-    assert str(wrong.value) == f"{tmp_path}/mine.yaml:4: sweeps[0].to: is {to!r}; {WRITE_TO}"
+    assert str(wrong.value) == f"{tmp_path}/mine.yaml:4: sweeps[0].to: is {to.rstrip('/')!r}; {WRITE_TO}"
 
 
 @pytest.mark.parametrize("to", ["docs/results/mine", "docs/results/mine/", "docs/results/{device}", "docs/results/Mine_2.5-{device}-x1"])
 def test_folders_of_pages(tmp_path: Path, to: str) -> None:
-    assert load_campaign(written(tmp_path, GOOD.replace("to: docs/results/mine}", f'to: "{to}"}}', 1))).sweeps[0].to == to
+    assert load_campaign(written(tmp_path, GOOD.replace("to: docs/results/mine}", f'to: "{to}"}}', 1))).sweeps[0].to == to.rstrip("/")
 
 
 @pytest.mark.parametrize("wrong", ["budget: 9", "budget: 9m\nmost: 3", "budget: 9m\nsweeps: none"])
