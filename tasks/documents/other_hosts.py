@@ -14,12 +14,12 @@ from tasks.documents.published import Page, SweepOnPage
 def on_other_hosts(pages: Sequence[Page]) -> Mapping[Path, Sequence[tuple[Page, SweepOnPage]]]:
     """Folder of a sweep -> the sweeps that ask the same of the same cells, on as many devices of the same name, and share no host with it.
 
-    Each pair stands at both. A sweep that does not tell its hosts is in none.
+    Each pair stands at both. A sweep that does not tell its hosts, or its devices, is in none.
     """
     groups: dict[Any, list[tuple[Page, SweepOnPage]]] = {}
     for page in pages:
         for sweep in page.sweeps:
-            if sweep.hosts:
+            if sweep.hosts and sweep.ran_on:
                 groups.setdefault(_question(sweep), []).append((page, sweep))
     found: dict[Path, list[tuple[Page, SweepOnPage]]] = {}
     for group in groups.values():

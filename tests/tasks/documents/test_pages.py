@@ -21,6 +21,7 @@ from tasks.documents.first_table import first_table, measured
 from tasks.documents.goals import GoalTables
 from tasks.documents.in_short import InShort, in_short
 from tasks.documents.index import index_of
+from tasks.documents.other_hosts import on_other_hosts
 from tasks.documents.published import Page, SweepOnPage, pages_in, sweep_on_page
 from tasks.documents.suites_table import suites_table
 from tasks.report.headline import Headline
@@ -266,6 +267,9 @@ def test_sweeps_that_ask_the_same_on_other_hosts_name_each_other(pages: list[Pag
     again = replace(repeated, folder=repeated.folder.with_name("again"), hosts=frozenset({"c"}))  # shares one with `there`
     card = replace(there, folder=repeated.folder.with_name("card"), ran_on=dict.fromkeys(repeated.ran_on, ("Other", 1)))
     silent = replace(there, folder=repeated.folder.with_name("silent"), hosts=frozenset())
+    mute = [replace(one, ran_on={}) for one in (here, there)]
+    beside = [Page(pages[0].folder.with_name(f"mute_{at}"), "", [one]) for at, one in enumerate(mute)]
+    assert on_other_hosts(beside) == {}, "which devices they had is not known"
     request = repeated.plan.request.model_copy(update={"set": {"batch_size": 7}})
     other = replace(there, folder=repeated.folder.with_name("other"), plan=repeated.plan.model_copy(update={"request": request}))
     first = replace(pages[0], sweeps=[here, replace(fits, hosts=frozenset({"a"}))])
