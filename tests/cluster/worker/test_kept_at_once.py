@@ -10,9 +10,10 @@ import pytest
 from filelock import FileLock, Timeout
 
 from cluster.kept_files import KEPT
-from cluster.worker import kept_sizes
+from cluster.worker import kept_sizes, max_batch
 from cluster.worker.kept_sizes import SIZES, KeptSizes, keep_sizes, read_sizes
 from tests.cluster.worker.probe_support import Here, Pretended, found_on
+from tests.cluster.worker.test_kept_sizes import Shrunk
 
 ABOUT = {"device_name": "NVIDIA H200", "code": "c0de"}
 Answers = dict[int, tuple[bool, float | None]]
@@ -125,3 +126,24 @@ def test_a_later_trial_tries_the_largest_size_of_two_searches_and_no_other(
     assert found.size == 87 and both is not None and both.answers[60] == (True, 0.7)
     repeat, notes = found_on(tmp_path / "repeat", monkeypatch, Pretended)
     assert repeat.size == 87 and notes == ["batch size 87 fits with 97.0% of the device's memory"]
+
+
+def test_of_a_searchs_answers_the_last_alone_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[bool] = []
+    monkeypatch.setattr(max_batch, "keep_sizes", lambda *_, over, **__: told.append(over))
+    found_on(tmp_path / "first", monkeypatch, Pretended)
+    assert told == [*[False] * (len(told) - 1), True] and len(told) > 2
+
+
+def test_of_what_does_not_hold_any_more_no_size_is_left_that_a_later_trial_would_try(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """60 was of another search, or of one that went on: the search anew does not come to it, and it would be the largest that fits."""
+    found_on(tmp_path / "first", monkeypatch, Pretended)
+    [file] = folder.glob("*.json")
+    first = read_sizes(file.stem, pytest.fail)
+    assert first is not None
+    keep_sizes(file.stem, first.model_copy(update={"answers": {60: (True, 0.7)}}), pytest.fail)
+    found, _ = found_on(tmp_path / "anew", monkeypatch, Shrunk)
+    again, notes = found_on(tmp_path / "again", monkeypatch, Shrunk)
+    assert found.size == again.size == 43 and len(notes) == 1 and notes[0].startswith("batch size 43 fits")
