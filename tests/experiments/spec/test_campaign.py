@@ -64,6 +64,8 @@ def test_what_is_wrong_is_named_with_what_would_be_right(tmp_path: Path, old: st
     with pytest.raises(ConfigError) as wrong:
         load_campaign(written(tmp_path, GOOD.replace(old, new, 1)))
     assert said in str(wrong.value)
+    keys = [one.key for one in wrong.value.problems]
+    assert len(keys) == len({*keys}), "each is wrong for one reason"
 
 
 @pytest.mark.parametrize(

@@ -357,3 +357,15 @@ def test_trials_whose_search_time_cut_off_are_cut_from_the_plan_and_named(
         session.cut()
     assert (numbers(session.plan.trials), numbers(session.plan.cut)) == ([1, 3], [2])
     assert session.store.load_plan() == session.plan
+
+
+def test_of_searches_here_and_on_a_cluster_it_is_said_that_one_may_start_anew(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        flows_session,
+        "find_pool",
+        lambda pools, name: Pool(**{"name": name, "device": "cpu", "address": "embedded", **(_REMOTE if name == "far" else {})}),
+    )
+    plan = make_plan([make_trial(1), make_trial(2, pool="far")])
+    session = stage.session(plan)
+    session.searches.cut.update(trial.key for trial in plan.trials)
+    assert str(session.searched).endswith(" goes on from what was tried on the node that keeps it, and starts anew on another one")

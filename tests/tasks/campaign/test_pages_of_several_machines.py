@@ -125,6 +125,16 @@ def test_what_an_earlier_page_lacked_goes_with_the_sweeps_that_it_is_said_of(pag
     ]
 
 
+def test_what_a_page_lacked_of_a_sweep_that_goes_is_not_said_of_one_that_stays(page: Path) -> None:
+    measured(NEW, set={"batch_size": 64})
+    published(page.parent, large=NEW)
+    lacks = [Lack(called=called, sweep_id=sweep_id, what="fewer") for called, sweep_id in (("small", OLD), ("large", NEW))]
+    publish([], page, lacks, [OLD, NEW])
+    measured(AGAIN, set={"batch_size": 8})
+    assert written(page.parent, FILE.model_copy(update={"sweeps": FILE.sweeps[:1]}), small=AGAIN).missing == lacks[1:]
+    assert sweeps_of(page) == [NEW, AGAIN]
+
+
 def test_another_campaigns_sweep_of_the_same_name_keeps_what_is_said_of_it(page: Path) -> None:
     lacks = Lack(called="small", sweep_id=OLD, what="fewer trials than planned")
     publish([], page, [lacks], [OLD])

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 
 import pytest
 
+from experiments.stats.verdict import Verdict
+from tasks.analysis.judge_cells import LEFT_OPEN, OF_MANY
 from tasks.report.answer import find_answers
 from tasks.report.group_answers import ALL_APART, APART, of_groups
 from tasks.report.headline import headline_of
 from tasks.report.html import render_html
 from tasks.report.markdown import render_markdown
 from tasks.report.model import Report
+from tasks.report.next_step import NextStep, Outlook
 from tests.tasks.cell_support import EVEN, ROUGH, made, repeats, report_of, settings, table_of, workers
 
 BY = "(1.43–1.58)"  # of three repeats each, EVEN and its reverse, of 100 and 150
@@ -129,3 +132,12 @@ def test_what_is_not_shown_to_differ_does_not_repeat_its_work() -> None:
     assert [answer.line.partition(";")[0] for answer in found] == [
         f"{work}: No clear winner: MP-1 and MP-0 are not shown to differ" for work in ("a · devices 1", "a · devices 2", "b · devices 2")
     ]
+
+
+def test_what_the_table_alone_leaves_open_asks_for_the_rounds_that_would_decide_it_too() -> None:
+    base, best = cells = made([*repeats(workers(0), 100.0), *repeats(workers(1), 150.0)])
+    assert best.baseline is base
+    best.verdict, best.why_undecided = Verdict.UNDECIDED, OF_MANY
+    [found] = find_answers(cells, Outlook("made-up", "sweep run made_up", round_s=40.0, left_s=0.0))
+    assert found.winner is None and f"Undecided against MP-0: {LEFT_OPEN}." in found.certainty
+    assert found.next_step == NextStep("sweep resume made-up --budget 1m", 40.0)
