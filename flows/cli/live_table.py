@@ -17,11 +17,11 @@ from experiments.spec.schema import Suite
 from experiments.trial import Outcome
 from flows.cli.ratios import Ratios
 from flows.runtime.progress import IN_USE_BY, SEARCHING, SweepProgress, TrialProgress
-from tasks.report.text_format import clock, plural
+from tasks.report.text_format import clock, number, plural, quantity
 
 _COLOUR = {Outcome.OK: "green", Outcome.DOES_NOT_FIT: "yellow", Outcome.UNSUPPORTED: "yellow", Outcome.CANCELLED: "magenta"}
 _PLAIN_S = 2.0
-_RATE = metric_of("throughput").unit
+_RATE = metric_of("throughput")
 _BAR = 8  # characters
 # After a state, before its reason or what is known so far, which stands below the table: its column would take the others' room
 _WHY = ": "
@@ -65,7 +65,7 @@ def render(progress: SweepProgress, height: int, ratios: Ratios | None = None) -
 
 def _table(rows: Sequence[TrialProgress], compared: Mapping[str, str]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    headings = [("trial", "left"), ("state", "left"), ("time", "right"), ("steps", "left"), (_RATE, "right"), ("loss", "right")]
+    headings = [("trial", "left"), ("state", "left"), ("time", "right"), ("steps", "left"), (_RATE.unit, "right"), ("loss", "right")]
     for heading, justify in [*headings, *([("ratio so far", "left")] if compared else [])]:
         table.add_column(heading, justify=justify, no_wrap=True)  # type: ignore[arg-type]
     for row in rows:
@@ -100,7 +100,7 @@ def _cells(row: TrialProgress) -> tuple[str | Text, ...]:
         state,
         clock(row.elapsed_s) if row.elapsed_s is not None else "",
         _steps(row),
-        f"{row.samples_per_s:.1f}" if row.samples_per_s else "",
+        number(row.samples_per_s) if row.samples_per_s else "",
         f"{row.loss:.4f}" if row.loss is not None else "",
     )
 
@@ -138,11 +138,11 @@ def _lines(progress: SweepProgress, console: Console, stop: threading.Event) -> 
             if row.ended is None and row.state.startswith(SEARCHING) and searches.get(row.trial.key) != row.state:
                 searches[row.trial.key] = row.state  # it may take a quarter of an hour, without a step that would show
                 console.print(f"{time.strftime('%H:%M:%S')} {row.trial.name}: {row.state}", highlight=False, markup=False, soft_wrap=True)
-        for number, row in enumerate(rows, 1):
+        for place, row in enumerate(rows, 1):
             if row.result is not None and row.trial.key not in seen:
                 seen.add(row.trial.key)
                 total = f"{len(rows)}{'+' if progress.grows else ''}"
-                console.print(f"{number}/{total} ".join(_end_of(row)), highlight=False, markup=False, soft_wrap=True)
+                console.print(f"{place}/{total} ".join(_end_of(row)), highlight=False, markup=False, soft_wrap=True)
         if last:
             return
         stop.wait(_PLAIN_S)
@@ -153,6 +153,6 @@ def _end_of(row: TrialProgress) -> tuple[str, str]:
     assert row.result is not None
     at = time.localtime(row.result.finished_at)
     today = at[:3] == time.localtime()[:3]
-    rate = f", {row.samples_per_s:.1f} {_RATE}{' (emulated)' if row.emulated else ''}" if row.samples_per_s else ""
+    rate = f", {quantity(row.samples_per_s, _RATE)}{' (emulated)' if row.emulated else ''}" if row.samples_per_s else ""
     remark = f" ({row.result.remark})" if row.result.remark else ""
     return time.strftime("%H:%M:%S " if today else "%Y-%m-%d %H:%M:%S ", at), f"{row.trial.name}: {row.outcome}{rate}{remark}"

@@ -10,9 +10,11 @@ from typing import Any
 
 from cluster.journal.lines import Record
 from cluster.trial_layout import LOG
+from experiments.metrics import metric_of
 from experiments.trial import Outcome, Trial, TrialResult
 from flows.runtime import artifacts, prefect_api
 from flows.runtime.progress import SEARCHING, SweepProgress
+from tasks.report.text_format import quantity
 from tasks.sweep.store import Plan, SweepStore
 from tasks.tracking.live import LivePublisher
 
@@ -71,7 +73,7 @@ class TrialRecords:
             "%s: %s%s%s",
             trial.name,
             result.outcome,
-            f", {rate:.1f} samples/s" if rate else "",
+            f", {quantity(rate, metric_of('throughput'))}" if rate else "",
             f" ({result.remark})" if result.remark else "",
         )
         if self._prefect_answers():

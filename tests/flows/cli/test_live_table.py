@@ -61,7 +61,7 @@ def test_each_trial_has_a_row_and_the_last_line_counts_them(clock: Clock) -> Non
     heading, *rows, pool, footer = [re.split(r"  +", line) for line in text_of(progress)]
     assert heading == ["trial", "state", "time", "steps", "samples/s", "loss"]
     assert rows[0] == [trials[0].name, "ok", "1:00"]
-    assert rows[1] == [trials[1].name, "training (emulated) (attempt 2)", "1:05", "━━━━──── 4/7", "5.0", "0.5123"]
+    assert rows[1] == [trials[1].name, "training (emulated) (attempt 2)", "1:05", "━━━━──── 4/7", "5.000", "0.5123"]
     assert rows[2] == [trials[2].name, "pool in use"]
     assert pool == ["pool p: does not answer"]
     assert footer[0].startswith("1 of 3 trials") and footer[0].endswith(". publishing")
@@ -145,6 +145,15 @@ def test_an_ended_trial_shows_its_results_rate_and_a_failed_one_none() -> None:
     progress.finish(trials[0], make_result(trials[0], summary={"throughput": 4.75}))
     progress.finish(trials[1], make_result(trials[1], Outcome.CANCELLED))
     assert [progress.rows[trial.key].samples_per_s for trial in trials] == [4.75, None]
+
+
+@pytest.mark.parametrize(("rate", "shown"), [(33248.4, "33,248"), (581.52, "581.5"), (4.75, "4.750")])
+def test_a_rate_is_written_as_in_the_tables_of_a_report(rate: float, shown: str) -> None:
+    trial = make_trial(1)
+    progress = SweepProgress([trial])
+    progress.finish(trial, make_result(trial, summary={"throughput": rate}))
+    assert f" {shown} " in f"{text_of(progress)[1]} "
+    assert live_table._end_of(progress.rows[trial.key])[1] == f"{trial.name}: ok, {shown} samples/s"
 
 
 def test_another_attempt_begins_without_the_rate_of_the_one_before() -> None:

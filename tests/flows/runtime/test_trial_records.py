@@ -27,7 +27,7 @@ def test_a_trial_that_ended_is_shown_published_and_kept(stage: Stage, caplog: py
     folder = session.store.trial_dir(trial.key)
     write_journal(folder, 1, 3)
     (folder / "log.txt").write_text("\x1b[31mred\x1b[0m")
-    stage.runner.result = lambda trial: make_result(trial, summary={"throughput": 12.34})
+    stage.runner.result = lambda trial: make_result(trial, summary={"throughput": 33248.4})
     with caplog.at_level(logging.INFO):
         result = run_trial(session, trial)
     assert result.outcome is Outcome.OK
@@ -36,7 +36,7 @@ def test_a_trial_that_ended_is_shown_published_and_kept(stage: Stage, caplog: py
     assert calls(session) == [("finish", trial.key, Outcome.OK, folder)]
     assert session.progress.rows[trial.key].outcome is Outcome.OK
     assert stage.artifacts.made == ["trial", "progress"]
-    assert f"{trial.name}: ok, 12.3 samples/s" in caplog.messages
+    assert f"{trial.name}: ok, 33,248 samples/s" in caplog.messages
     assert f"log of {trial.name}:\nred" in caplog.messages
 
 
