@@ -114,7 +114,8 @@ class CampaignFile(Strict):
         position = [CampaignSweep.model_validate(one).called for one in self._document.data["sweeps"]].index(sweep.called)
         if key in ("only", "set"):
             below = (found.key,) if found.key else ()  # no one axis is wrong where only the choices together leave no cell
-            return self._document.problem(("sweeps", position, key, *below), found.problem, found.hint)
+            problem = found.problem.replace("--set", "`set`")  # beside `only`: the command line's --set takes its place
+            return self._document.problem(("sweeps", position, key, *below), problem, found.hint)
         named = "" if key == "pools" else f"{found.key}: "
         return self._document.problem(("sweeps", position, key), f"{named}{found.problem}", found.hint)
 

@@ -103,7 +103,9 @@ def _check_cells(suite: Suite, schema: type[TrainingParameters], pools: Mapping[
             present = list(dict.fromkeys(cell.axes[name] for cell in every))
             for item in values:
                 if not any(matrix.same(item, other) for other in present):
-                    raise ConfigError.one("--only", None, name, f"no cell has the value {item}", f"known: {', '.join(map(str, present))}")
+                    fixed = f", as --set fixes it at {present[0]}" if name in suite.sets else ""
+                    hint = "leave one of the two out" if fixed else f"known: {', '.join(map(str, present))}"
+                    raise ConfigError.one("--only", None, name, f"no cell has the value {item}{fixed}", hint)
         raise ConfigError.one("--only", None, "", "no cell has all these values", "leave one out; `sweep plan` shows the cells")
     trials = matrix.trial_count(cells, suite.repeats)
     if trials > suite.limit:

@@ -251,6 +251,10 @@ def test_overrides(workshop: Workshop, options: dict[str, Any], axes: list[tuple
         ({"only": {"steps": [1]}}, "--only: steps: is not an axis; known: pool, precision, dataloader_workers"),
         ({"only": {"precision": ["fp16"]}}, "--only: precision: no cell has the value fp16; known: fp32, bf16"),
         (
+            {"sets": {"precision": "bf16"}, "only": {"precision": ["fp32"]}},
+            "--only: precision: no cell has the value fp32, as --set fixes it at bf16; leave one of the two out",
+        ),
+        (
             {"only": {"precision": ["fp32, bf16"]}},
             "--only: precision: is 'fp32, bf16'; give --only once for each: --only precision=fp32 --only precision=bf16",
         ),

@@ -35,6 +35,12 @@ sweeps:
     profile: smoke
     only: {precision: [bf16], dataloader_workers: [2]}
     to: docs/results/f
+  - name: seventh
+    suite: synthetic
+    profile: smoke
+    set: {width: 64}
+    only: {width: [128]}
+    to: docs/results/g
 """
 
 
@@ -87,6 +93,7 @@ def test_what_is_wrong_with_the_sweeps_of_a_campaign_is_said_of_all_with_its_fil
         (15, "sweeps[3].profile: smok: the suite synthetic has no such profile; did you mean 'smoke'?"),
         (16, "sweeps[4].pools: unknown pool 'cpx'; did you mean 'cpu'?"),
         (20, "sweeps[5].only: no cell has all these values; leave one out"),
+        (26, "sweeps[6].only.width: no cell has the value 128, as `set` fixes it at 64; leave one of the two out"),
     ):
         assert f"wrong.yaml:{line}: {said}" in told
     assert not CampaignStore("wrong").load().sweeps
