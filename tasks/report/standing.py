@@ -16,6 +16,7 @@ from tasks.analysis.rounds_left import SENSIBLE, rounds_left
 from tasks.analysis.row_times import row_times
 from tasks.report.next_step import NextStep, outlook_of
 from tasks.report.text_format import plural
+from tasks.sweep.store import Plan
 
 _FAILING = "the last two trials of the cell, or of its baseline, failed"
 
@@ -42,7 +43,8 @@ def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
     unfinished = any(row.result is None or not row.result.outcome.final for row in sweep.rows)
     if not settings.looks:
         missing = max(1, settings.least - max(row.trial.repeat for row in sweep.rows))
-        first = outlook.rest() if unfinished else outlook.more(missing * _round_s(sweep, compared))
+        only_a_look = unfinished or sweep.plan.has_all_rounds
+        first = outlook.rest() if only_a_look else outlook.more(_allowed(sweep.plan, missing) * _round_s(sweep, compared))
         when = f"after {plural(settings.least, 'round')}" if settings.until_decided else "once no other round fits the sweep's time"
         return Standing(f"No comparison is decided yet: verdicts come {when}", first)
     undecided = undecided_cells(compared)
@@ -55,28 +57,28 @@ def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
         for cell in undecided
     }
     takes = [rounds for rounds in left.values() if rounds is not None]
-    said = [_decided(compared)]
+    said, least = [_decided(compared)], _allowed(sweep.plan, settings.least)
     step = outlook.rest() if unfinished else None
     if undecided and takes:
-        needed_s = max(takes) * _round_s(sweep, [cell for cell in undecided if left[cell.short] is not None])
-        about = f"about {plural(max(takes), 'more round')}, {duration.about(needed_s)}"
+        round_s = _round_s(sweep, [cell for cell in undecided if left[cell.short] is not None])
+        about = f"about {plural(max(takes), 'more round')}, {duration.about(max(takes) * round_s)}"
         said.append(about if len(compared) == 1 else f"{len(takes)} undecided: {about}")
-        step = outlook.more(needed_s)
+        step = outlook.more(_allowed(sweep.plan, max(takes)) * round_s)
     if disturbed:
         which = "it was" if len(compared) == 1 else f"{len(disturbed)} were"
         said.append(f"{which} disturbed by other work: repeat them while nothing else runs there")
-        again = max(settings.least, 1) * _round_s(sweep, disturbed)
-        step = step or outlook.more(again)
+        step = step or outlook.more(least * _round_s(sweep, disturbed))
     if elsewhere:
         which = "it was" if len(compared) == 1 else f"{len(elsewhere)} were"
         said.append(f"{which} not measured on one host in one sitting: {plural(settings.least, 'more round')} there would compare them")
-        step = step or outlook.more(settings.least * _round_s(sweep, elsewhere))
+        step = step or outlook.more(least * _round_s(sweep, elsewhere))
     if few:
         which = "it has" if len(compared) == 1 else f"{len(few)} {'has' if len(few) == 1 else 'have'}"
         said.append(
             f"{which} too few trials that count, as others were disturbed or failed: {plural(settings.least, 'more round')} would tell"
         )
-        step = step or outlook.more(settings.least * _round_s(sweep, few))
+        step = step or outlook.more(least * _round_s(sweep, few))
+    said += _beyond_the_campaign(sweep.plan, max([*takes, *([settings.least] if disturbed or elsewhere or few else [])], default=0))
     if hopeless := len(undecided) - len(takes) - len(disturbed) - len(elsewhere) - len(few):
         which = "it" if len(compared) == 1 else str(hopeless)
         said.append(f"{which} cannot be decided with a sensible number of repeats: more than {SENSIBLE} rounds as it looks now")
@@ -86,6 +88,19 @@ def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
     if sweep.plan.has_all_rounds:
         step = outlook.rest() if unfinished else None
     return Standing("; ".join(said), step, left)
+
+
+def _allowed(plan: Plan, rounds: int) -> int:
+    """So many more rounds, or as many as a campaign gives its sweep."""
+    return rounds if plan.rounds_allowed is None else min(rounds, plan.rounds_allowed)
+
+
+def _beyond_the_campaign(plan: Plan, rounds: int) -> list[str]:
+    """Of a campaign's sweep that needs so many more rounds: where these come from, if the campaign gives it fewer."""
+    if (left := plan.rounds_allowed) is None or rounds <= left:
+        return []
+    gives = f"gives it {left} of these" if left else "gives it no other"
+    return [f"campaign {plan.campaign} {gives}: raise its rounds.most there to {plan.last_round + rounds}, and run the campaign again"]
 
 
 def _tells_nothing(cell: Cell) -> bool:

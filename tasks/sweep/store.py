@@ -152,9 +152,14 @@ class Plan(Strict):
         return self.labels.get(OF_CAMPAIGN)
 
     @property
+    def rounds_allowed(self) -> int | None:
+        """How many more rounds the campaign's file gives a campaign's sweep: a resume adds no other. None for what is of no campaign."""
+        return None if self.campaign is None else max(0, self.decide.most - self.last_round) if self.decide else 0
+
+    @property
     def has_all_rounds(self) -> bool:
-        """Whether it is a campaign's sweep with as many rounds as the campaign's file gives it: a resume adds no other."""
-        return self.campaign is not None and self.last_round >= (self.decide.most if self.decide else self.last_round)
+        """Whether it is a campaign's sweep with as many rounds as the campaign's file gives it."""
+        return self.rounds_allowed == 0
 
     @property
     def last_round(self) -> int:

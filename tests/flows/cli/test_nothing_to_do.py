@@ -56,7 +56,7 @@ def test_a_campaigns_sweep_has_no_rounds_beyond_its_most(monkeypatch: pytest.Mon
     assert said(monkeypatch, rounds(ALIKE), decide=decide, **campaign) == full
     assert said(monkeypatch, rounds(ALIKE), **campaign) == full
     more = said(monkeypatch, rounds(ALIKE), decide=decide.model_copy(update={"most": 5}), **campaign)
-    assert more == f"{DONE}; to decide more, in about 6 s: sweep resume made-up --budget 1m"
+    assert more == f"{DONE}; to decide more, in about 2 s: sweep resume made-up --budget 1m"
 
 
 def test_what_no_sensible_number_of_rounds_decides_gets_no_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -194,3 +194,46 @@ def test_what_was_not_measured_on_one_host_needs_rounds_there_and_not_more_than_
     told = "it was not measured on one host in one sitting: 3 more rounds there would compare them"
     assert standing.line == f"The comparison with the baseline is undecided; {told}"
     assert stands(source.cells[1], standing) == "not compared yet: not measured on one host in one sitting"
+
+
+AUTUMN = {"command": "sweep campaign autumn", "labels": {"sweep.campaign": "autumn"}}
+
+
+@pytest.mark.parametrize(
+    ("most", "gives", "step"),
+    [
+        (5, "gives it no other", None),
+        (6, "gives it 1 of these", NextStep("sweep resume made-up --budget 3m", 120.0)),
+        (99, None, NextStep("sweep resume made-up --budget 9m", 480.0)),
+    ],
+)
+def test_a_campaigns_sweep_is_advised_no_more_rounds_than_the_campaign_gives_it(
+    most: int, gives: str | None, step: NextStep | None
+) -> None:
+    decide = DecideSettings(budget_s=600.0, until_decided=True, looks=LOOKS, most=most)
+    made = rows((100.0, QUIET), (106.0, scaled(0.035)))
+    own = report_of(made, decide=decide).standing
+    assert own is not None and own.left == {"MP-1": 4}
+    report = report_of(made, decide=decide, **AUTUMN)
+    beyond = "" if gives is None else f"; campaign autumn {gives}: raise its rounds.most there to 9, and run the campaign again"
+    assert report.standing is not None and report.standing.line == f"{own.line}{beyond}"
+    assert (report.standing.step, report.next_step) == (step, step)
+
+
+def test_rounds_of_a_campaigns_sweep_that_are_too_few_to_tell_are_not_advised_beyond_its_most() -> None:
+    """Its cells ran on two hosts: as many rounds as it has at least would compare them."""
+    made = [
+        replace(one, environment={"host_id": str(one.trial.axes["dataloader_workers"])}) for one in rows((100.0, QUIET), (103.0, QUIET))
+    ]
+    report = report_of(made, decide=DecideSettings(budget_s=600.0, until_decided=True, looks=LOOKS, most=5), **AUTUMN)
+    assert report.standing is not None and report.next_step is None
+    beyond = "campaign autumn gives it no other: raise its rounds.most there to 8, and run the campaign again"
+    assert report.standing.line.endswith(f"3 more rounds there would compare them; {beyond}")
+
+
+@pytest.mark.parametrize(("most", "command"), [(2, "sweep resume made-up"), (3, "sweep resume made-up --budget 3m")])
+def test_a_campaigns_sweep_with_all_rounds_and_no_look_goes_on_without_a_budget(most: int, command: str) -> None:
+    """Its flow ended before the look: a resume with a budget is refused, and one without makes it."""
+    decide = DecideSettings(budget_s=600.0, least=2, most=most)
+    step = report_of(rows((100.0, QUIET[:2]), (130.0, QUIET[:2])), decide=decide, **AUTUMN).next_step
+    assert step is not None and step.command == command
