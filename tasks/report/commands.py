@@ -7,20 +7,35 @@ from collections.abc import Iterator
 
 from experiments.config.scalar_text import yaml_text
 from experiments.trial import Trial
+from tasks.sweep.request_text import command_of
+from tasks.sweep.store import Plan
 
 _REPEATS = ("--repeats", "-n", "--budget")
 _FLAGS = ("--until-decided", "--no-until-decided")
 
 
-def reproduce(trial: Trial, command: str) -> str:
-    """The sweep's command narrowed to one cell: `--only axis=value` for each axis, in place of the command's own.
+def cell_command(trial: Trial, plan: Plan) -> str:
+    """What measures the cell of one of a plan's trials anew, as often as the sweep did where that came by rounds of a race or a campaign.
 
-    Where the command chooses pools itself, `--pool` names the cell's, once. A night's command stays as it is: its cells are of several
-    suites.
+    Empty where no command does that: the cells of a night are of several suites, and those of an A/A or A/B sweep are its sides.
+    """
+    if plan.is_night or plan.aa is not None or plan.ab is not None:
+        return ""
+    command = plan.command
+    if plan.campaign is not None or plan.race is not None:
+        repeats = sum(one.cell == trial.cell for one in plan.trials)
+        command = with_repeats(command_of(plan.request, plan.profile), repeats)
+    return reproduce(trial, command)
+
+
+def reproduce(trial: Trial, command: str) -> str:
+    """A `sweep run` command narrowed to one cell: `--only axis=value` for each axis, in place of the command's own; empty for any other.
+
+    Where the command chooses pools itself, `--pool` names the cell's, once.
     """
     words = _words(command)
     if words is None:
-        return command
+        return ""
     kept = [word for option, parts in _options(words) if option not in ("--only", "--pool") for word in parts]
     chooses = any(option == "--pool" for option, _ in _options(words))
     if chooses:

@@ -106,6 +106,10 @@ class TrialTable:
     lines: Sequence[TrialLine]
     rest: int = 0
 
+    @property
+    def has_commands(self) -> bool:
+        return any(line.command for line in self.lines)
+
 
 Block = TextTable | ComparisonTable | Ranking | Bullets | Facts | Figures | TrialTable
 B = TypeVar("B", TextTable, ComparisonTable, Ranking, Bullets, Facts, Figures, TrialTable)

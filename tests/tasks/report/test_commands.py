@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tasks.report.commands import reproduce, with_repeats
+from tasks.report.commands import cell_command, reproduce, with_repeats
+from tasks.sweep.race_settings import RaceSettings
+from tasks.sweep.store import AaSettings, Request
 from tests.tasks.cell_support import row
+from tests.tasks.plan_support import make_plan, make_suite
 
 TRIAL = row({"pool": "a b", "clip": None, "fused": True, "rate": 0.5}).trial
 ONLY = "--only clip=null --only fused=true --only rate=0.5"
@@ -14,8 +19,8 @@ ONLY = "--only clip=null --only fused=true --only rate=0.5"
 def test_one_cell_replaces_what_was_selected() -> None:
     command = "sweep run s --only pool=x --only=clip=1 --profile full --repeats 3"
     assert reproduce(TRIAL, command) == f"sweep run s --profile full --repeats 3 --only 'pool=a b' {ONLY}"
-    assert reproduce(TRIAL, "sweep night n --only pool=x") == "sweep night n --only pool=x"
-    assert reproduce(TRIAL, "sweep run 'broken") == "sweep run 'broken"
+    assert reproduce(TRIAL, "sweep nightly n") == "", "its cells are of several suites"
+    assert reproduce(TRIAL, "sweep run 'broken") == ""
     assert reproduce(TRIAL, "sweep run s --only") == f"sweep run s --only 'pool=a b' {ONLY}", "an option without its value"
 
 
@@ -33,3 +38,23 @@ def test_more_repeats_replace_those_of_the_command(old: str) -> None:
 
 def test_what_is_no_sweep_run_has_no_command_with_more_repeats() -> None:
     assert with_repeats("sweep nightly", 3) == "" and with_repeats("sweep run 'broken", 3) == ""
+
+
+def test_the_cell_of_a_campaigns_sweep_is_measured_by_what_the_campaign_asks_for_of_it() -> None:
+    """Its own command goes on with the campaign's sweep, which has measured the cell."""
+    of_all = {"only": {"rate": [0.5, 1.0]}, "budget_s": 60.0, "until_decided": True}
+    request = Request(suite="s", profile="fast", pools=["a b"], set={"steps": 5}, **of_all)
+    other = row({"pool": "a b", "clip": None, "fused": True, "rate": 1.0}).trial
+    plan = make_plan([TRIAL, other, TRIAL, TRIAL], request=request, profile="fast", command="sweep campaign autumn --sweep s")
+    of_campaign = plan.model_copy(update={"labels": {"sweep.campaign": "autumn"}})
+    measured = f"sweep run s --profile fast --set steps=5 --repeats 3 --pool 'a b' {ONLY}"
+    assert cell_command(TRIAL, of_campaign) == measured
+    settings = RaceSettings(metric="throughput", direction="maximise", budget_s=60.0, minimum=0.02)
+    race = plan.model_copy(update={"command": "sweep tune s", "race": settings})
+    assert cell_command(TRIAL, race) == measured
+
+
+@pytest.mark.parametrize("kind", [{"aa": AaSettings(pairs=1)}, {"suite": make_suite("nightly-a")}])
+def test_no_command_measures_a_cell_of_a_night_or_an_aa_sweep(kind: dict[str, Any]) -> None:
+    assert cell_command(TRIAL, make_plan([TRIAL], command="sweep run s", **kind)) == ""
+    assert cell_command(TRIAL, make_plan([TRIAL], command="sweep run s")).startswith("sweep run s --only ")

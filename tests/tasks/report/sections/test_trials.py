@@ -7,7 +7,7 @@ import pytest
 from experiments.trial import Outcome
 from tasks.report.html import render_html
 from tasks.report.markdown import render_markdown
-from tasks.report.section import TrialTable
+from tasks.report.section import Bullets, TrialTable
 from tasks.report.sections import trials
 from tests.tasks.cell_support import report_of, row, workers
 
@@ -34,13 +34,42 @@ def test_a_trials_line() -> None:
     assert (shown.name, shown.value) == ("cpu · MP-3 · #1", "100.0 samples/s")
 
 
-def test_a_rate_without_an_interval_says_why() -> None:
-    rows = [row(workers(0), summary={"measured_steps": 20, "throughput_low": low, "throughput_high": low}) for low in (None, 99.0)]
-    lines = report_of(rows).section("trials").block(TrialTable).lines
-    assert [line.value for line in lines] == [
-        "100.0 samples/s (no interval: its window was too short to tell how sure that is)",
-        "100.0 samples/s",
-    ]
+@pytest.mark.parametrize(
+    ("short", "which"),
+    [
+        ((1,), "cpu · MP-1 · #1"),
+        ((0, 1, 3), "all trials but cpu · MP-2 · #1"),
+        ((0, 1, 2, 3), "every trial"),
+        ((), None),
+    ],
+)
+def test_which_windows_were_too_short_is_said_once(short: tuple[int, ...], which: str | None) -> None:
+    """A trial without a rate is none of them."""
+    low = {number: None if number in short else 99.0 for number in range(4)}
+    rows = [row(workers(number), summary={"measured_steps": 20, "throughput_low": low[number]}) for number in low]
+    section = report_of([*rows, row(workers(4), None, outcome=Outcome.DOES_NOT_FIT)]).section("trials")
+    assert [line.value for line in section.block(TrialTable).lines] == ["100.0 samples/s"] * 4 + ["–"]
+    said = [line for block in section.blocks if isinstance(block, Bullets) for line in block.lines]
+    sentence = "No interval of the rate within a trial: the window was too short to tell how sure it is, in"
+    assert said == ([] if which is None else [f"{sentence} {which}."])
+
+
+@pytest.mark.parametrize("command", ["sweep run made_up", "sweep nightly h200"])
+def test_the_column_of_commands_is_there_where_a_command_runs_one_cell(command: str) -> None:
+    report = report_of([row(workers(0)), row(workers(0), repeat=2)], command=command)
+    head = "| trial | outcome | throughput | loss |"
+    table = [line for line in render_markdown(report).splitlines() if line.startswith(("| trial |", "| cpu · MP-0 · "))]
+    assert table == (
+        [
+            f"{head} run its cell again |",
+            "| cpu · MP-0 · \\#1 | ok | 100.0 samples/s | – | `sweep run made_up --only pool=cpu --only dataloader_workers=0` |",
+            "| cpu · MP-0 · \\#2 | ok | 100.0 samples/s | – |  |",
+        ]
+        if command == "sweep run made_up"
+        else [head, "| cpu · MP-0 · \\#1 | ok | 100.0 samples/s | – |", "| cpu · MP-0 · \\#2 | ok | 100.0 samples/s | – |"]
+    )
+    page = render_html(report)
+    assert [text in page for text in ("run its cell again</th>", "The command stands at")] == [command == "sweep run made_up"] * 2
 
 
 def test_of_very_many_trials_the_first_are_shown_and_the_rest_counted(monkeypatch: pytest.MonkeyPatch) -> None:
