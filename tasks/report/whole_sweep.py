@@ -9,6 +9,7 @@ from experiments.config.errors import DamagedFile
 from experiments.json_file import read_model
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.analysis.results import ResultsError, Sweep, load_sweep, meta_of, read_parquet, steps_table
+from tasks.report.other_code import what_mends
 from tasks.report.provenance import strays
 from tasks.sweep.result_file import AGAIN, read_result
 from tasks.sweep.seal import why_unsealed
@@ -88,5 +89,6 @@ def _of_trees(sweep: Sweep) -> list[str]:
     if sweep.plan.tree is None:
         return [*problems, f"{sweep.dir / PLAN} does not tell which code was to run"]
     for (tree, planned), rows in strays(sweep).items():
-        problems.append(f"{sweep.dir}: tree {tree} ran in {len(rows)} of {len(sweep.rows)} trials, and tree {planned} was planned")
+        ran = f"tree {tree} ran in {len(rows)} of {len(sweep.rows)} trials, and tree {planned} was planned"
+        problems.append(f"{sweep.dir}: {ran}; {what_mends(sweep, planned, rows)}")
     return problems

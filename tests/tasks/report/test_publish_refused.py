@@ -139,7 +139,8 @@ def test_more_than_one_tree_is_refused(tmp_path: Path) -> None:
     made = fakes()
     made[1].environment = {"tree": "f" * 16}
     store = whole(made=made)
-    assert why_not_whole(store) == [f"{store.dir}: tree {'f' * 16} ran in 2 of 5 trials, and tree {TREE} was planned"]
+    anew = f"measure all anew, and change no code meanwhile: `{store.load_plan().command}`"
+    assert why_not_whole(store) == [f"{store.dir}: tree {'f' * 16} ran in 2 of 5 trials, and tree {TREE} was planned; {anew}"]
 
 
 def test_a_sweep_that_is_worked_on_is_refused() -> None:
