@@ -19,7 +19,7 @@ from cluster.trial_layout import JOURNAL, LAUNCH
 from experiments.atomic_file import atomic_write
 from experiments.config.strict import Strict
 from experiments.json_file import read_model
-from experiments.trial import Trial, TrialKey
+from experiments.trial import Trial, TrialKey, TrialResult
 
 
 class Launch(Strict):
@@ -34,6 +34,7 @@ class Launch(Strict):
         None, description="local: start time of the process, Unix s, since a later one may have the same id; null: it is over already"
     )
     again: bool = Field(False, description="it measures a disturbed trial again, which has an earlier attempt's result; false once over")
+    before: TrialResult | None = Field(None, description="with `again`: that result, which stays unless this attempt ends ok")
 
 
 class Status(Strict):

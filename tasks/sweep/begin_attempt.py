@@ -15,6 +15,7 @@ from cluster.launchers import Launch, LaunchError, LaunchRefused
 from cluster.trial_layout import JOURNAL
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.count_measured import count_measured
+from tasks.sweep.result_file import last_result
 from tasks.sweep.trial_context import TrialContext
 from tasks.sweep.trial_record import last_attempt, tell_trial
 
@@ -49,9 +50,9 @@ class AttemptStarter:
         """Number of the next new attempt, 1 for the first."""
         return last_attempt(self._folder) + 1
 
-    def begin(self, *, again: bool = False) -> Attempt | Measured | None:
-        """The attempt to follow now; the last one where that has ended and was measured; None if the sweep was stopped. `again`: a new one
-        measures a disturbed trial again.
+    def begin(self, *, again: TrialResult | None = None) -> Attempt | Measured | None:
+        """The attempt to follow now; the last one where that has ended and was measured; None if the sweep was stopped. `again`: the
+        disturbed measurement that a new one is to replace.
 
         Raises LaunchError if the pool is down for longer than its `wait_s`, and JournalError for a journal that was changed by others.
         """
@@ -70,7 +71,7 @@ class AttemptStarter:
 
     def _measured(self) -> Measured | None:
         """The last attempt, which has ended, if it counts by now: its journal could not be closed on a full disk, say."""
-        result = self._context.store.result(self._trial.key)
+        result = last_result(self._folder, self._trial.key)
         counted = count_measured(result, self._trial, self._folder) if result is not None else None
         return Measured(counted) if counted is not None and counted is not result else None
 
@@ -98,7 +99,7 @@ class AttemptStarter:
         self._retry(lambda: self._context.launcher.stop(launch))  # it was cancelled while its pool was unreachable
         return None
 
-    def _start(self, number: int, *, again: bool) -> Launch | None:
+    def _start(self, number: int, *, again: TrialResult | None) -> Launch | None:
         """Start an attempt, waiting without slots for a pool that is down; None if the sweep was stopped meanwhile. Raises LaunchError."""
         tell_trial(self._trial, self._folder)
         asked = 0
@@ -116,7 +117,7 @@ class AttemptStarter:
         launch = self._retry(start, self._context.without_slots)
         if launch is None:
             return None
-        launch = launch.model_copy(update={"again": again})
+        launch = launch.model_copy(update={"again": again is not None, "before": again})
         launchers.save(launch, self._folder)
         return launch
 

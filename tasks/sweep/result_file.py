@@ -4,16 +4,30 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from cluster import launchers
 from cluster.trial_layout import RESULT
 from experiments.config.errors import DamagedFile
 from experiments.json_file import read_model
-from experiments.trial import TrialResult
+from experiments.trial import Outcome, TrialResult
 
 AGAIN = "`sweep resume` keeps it aside and runs the trial again"
 
 
 def read_result(folder: Path, key: str | None = None) -> TrialResult | None:
-    """The result in a trial's folder; None while there is none. Raises DamagedFile, also for the result of another trial than `key`."""
+    """A trial's result; None while there is none. Raises DamagedFile, also for the result of another trial than `key`.
+
+    A disturbed measurement that is measured again stays the result, although that attempt's process has overwritten its file, unless it
+    ended ok.
+    """
+    result = last_result(folder, key)
+    if result is None or result.outcome is Outcome.OK:
+        return result
+    launch = launchers.load(folder)
+    return result if launch is None or launch.before is None or result.attempt != launch.attempt else launch.before
+
+
+def last_result(folder: Path, key: str | None = None) -> TrialResult | None:
+    """What result.json says: of the last attempt that wrote it. None and errors as in `read_result`."""
     result = read_model(folder / RESULT, TrialResult, AGAIN)
     if result is not None and key not in (None, result.key):
         raise DamagedFile(folder / RESULT, "", f"is of trial {result.key}", AGAIN)

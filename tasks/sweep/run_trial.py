@@ -31,8 +31,10 @@ class TrialRunner(TrialContext):
         died over it; if that comes to no measurement, the disturbed one stays. Raises JournalError if the journal was changed by others.
         """
         first, disturbed = True, self._disturbed_before(trial)
+        if disturbed is not None and self._came_to_nothing(trial):
+            return self._stays(trial, disturbed)
         charges = Charges() if disturbed is None else Charges().charge(disturbed)
-        while not isinstance(attempt := begun or self._begin(trial, again=disturbed is not None), TrialResult):
+        while not isinstance(attempt := begun or self._begin(trial, again=disturbed), TrialResult):
             begun = None
             result = self._save(self._result_of(trial, attempt))
             started_here = isinstance(attempt, Attempt) and attempt.started_here
@@ -44,6 +46,7 @@ class TrialRunner(TrialContext):
                 if result.outcome is not Outcome.OK:
                     return self._stays(trial, disturbed)
                 self.disturbances.measured_again(disturbed=is_disturbed(result))
+                self._has_its_result(trial)
                 return result
             if is_disturbed(result):
                 disturbed = result
@@ -56,6 +59,16 @@ class TrialRunner(TrialContext):
         result = self.store.result(trial.key)
         return result if result is not None and is_measured_again(self.folder(trial), result) else None
 
+    def _came_to_nothing(self, trial: Trial) -> bool:
+        """Whether the attempt that measured it again ended for good while no flow followed it, and not ok. Ends what is left of it."""
+        launch = launchers.load(self.folder(trial))
+        result = self.result_of(launch) if launch is not None else None
+        if launch is None or result is None or not result.outcome.final:
+            return False
+        with suppress(LaunchError):
+            self.launcher.stop(launch)
+        return True
+
     def _stays(self, trial: Trial, disturbed: TrialResult) -> TrialResult:
         """The disturbed measurement is the trial's result. An attempt that its pool may run still is left to the next flow."""
         self._save(disturbed)
@@ -63,8 +76,13 @@ class TrialRunner(TrialContext):
         if launch is not None and launch.again:
             with suppress(LaunchError):
                 if not self.launcher.status(launch).running:
-                    launchers.save(launch.model_copy(update={"again": False}), self.folder(trial))
+                    self._has_its_result(trial)
         return disturbed
+
+    def _has_its_result(self, trial: Trial) -> None:
+        """The trial has its result: no attempt of it measures anything again."""
+        if (launch := launchers.load(self.folder(trial))) is not None and launch.again:
+            launchers.save(launch.model_copy(update={"again": False, "before": None}), self.folder(trial))
 
     def _result_of(self, trial: Trial, attempt: Attempt | Measured) -> TrialResult:
         if isinstance(attempt, Measured):
@@ -79,16 +97,16 @@ class TrialRunner(TrialContext):
             return True
         return self.policy.decide(result, charges) is Decision.ACCEPT
 
-    def _begin(self, trial: Trial, *, again: bool = False) -> Attempt | Measured | TrialResult:
-        """The attempt to go by, or the trial's result if no attempt begins. `again`: although it has a result. Raises JournalError."""
-        if not again and (final := self._final(trial)):  # a worker may write it even after this flow gave its trial up
+    def _begin(self, trial: Trial, *, again: TrialResult | None = None) -> Attempt | Measured | TrialResult:
+        """The attempt to go by, or the trial's result if no attempt begins. `again`: although it has this one. Raises JournalError."""
+        if again is None and (final := self._final(trial)):  # a worker may write it even after this flow gave its trial up
             return final
         starter = AttemptStarter(self, trial)
         try:
             attempt = starter.begin(again=again)
         except LaunchError as error:
             outcome, reason = Outcome.INFRA, f"not started: {error}"
-            if not again and (final := self._final(trial)):
+            if again is None and (final := self._final(trial)):
                 return final
         else:
             if attempt is not None:

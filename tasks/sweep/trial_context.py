@@ -15,6 +15,7 @@ from tasks.sweep.batch_search import SearchLimit
 from tasks.sweep.disturbances import Disturbances
 from tasks.sweep.failure_policy import Policy
 from tasks.sweep.pool_watch import PoolWatch
+from tasks.sweep.result_file import last_result
 from tasks.sweep.store import SweepStore
 
 Observer = Callable[[Trial, int, Sequence[Record]], None]
@@ -46,8 +47,8 @@ class TrialContext:
         return self.store.trial_dir(trial.key)
 
     def result_of(self, launch: Launch) -> TrialResult | None:
-        """The trial's result if it belongs to this attempt, else None. Raises StoreError."""
-        result = self.store.result(launch.key)
+        """What this attempt has written as its result; None while that is another's, or none. Raises DamagedFile."""
+        result = last_result(self.store.trial_dir(launch.key), launch.key)
         return result if result is not None and result.attempt == launch.attempt else None
 
     def why_stopped(self) -> str:

@@ -24,7 +24,7 @@ def killed(cluster: Cluster, state: str = "RUNNING") -> Trial:
     made, folder = trial(cluster), cluster.store.trial_dir(KEY)
     cluster.finish(1, Outcome.OK, BUSY)
     launch = cluster.start(made, folder, 2)
-    launchers.save(launch.model_copy(update={"again": True}), folder)
+    launchers.save(launch.model_copy(update={"again": True, "before": cluster.store.result(KEY)}), folder)
     cluster.jobs[launch.id] = state
     cluster.started = []
     return made
@@ -64,6 +64,34 @@ def test_where_it_comes_to_nothing_the_disturbed_measurement_stays_and_is_done(c
     assert (launch(cluster).attempt, launch(cluster).again) == (2, False)
     asked = cluster.asked
     assert runner(cluster, retries=0).run(made) == result and cluster.asked == asked, "the next flow leaves it"
+
+
+@pytest.mark.parametrize("outcome", [Outcome.CRASHED, Outcome.DOES_NOT_FIT])
+def test_one_that_came_to_nothing_while_no_flow_followed_it_leaves_the_disturbed_measurement(cluster: Cluster, outcome: Outcome) -> None:
+    """Its process wrote result.json, over the measurement's."""
+    made, before = killed(cluster), cluster.store.result(KEY)
+    cluster.finish(2, outcome)
+    assert before is not None and before.disturbed == BUSY and cluster.store.result(KEY) == before
+    left = what_is_left(cluster.store, make_plan([made]))
+    assert (left.begun, left.done) == ([made], [])
+    assert runner(cluster, retries=0).run(made) == before and cluster.started == []
+    assert (launch(cluster).again, launch(cluster).before, cluster.store.result(KEY)) == (False, None, before)
+    assert what_is_left(cluster.store, make_plan([made])).done == [(made, before)]
+
+
+def test_one_that_measured_while_no_flow_followed_it_is_the_result(cluster: Cluster) -> None:
+    made = killed(cluster)
+    cluster.finish(2)
+    result = runner(cluster, retries=0).run(made)
+    assert (result.attempt, result.disturbed, cluster.started) == (2, None, [])
+
+
+def test_one_that_the_infrastructure_ended_while_no_flow_followed_it_is_measured_again(cluster: Cluster) -> None:
+    made = killed(cluster)
+    cluster.finish(2, Outcome.INFRA)
+    cluster.on_ask = lambda cluster: cluster.finish(3) if cluster.started and cluster.jobs[cluster.started[0]] == "RUNNING" else None
+    result = runner(cluster, retries=1).run(made)
+    assert (result.outcome, result.attempt, cluster.started) == (Outcome.OK, 3, [f"{KEY}-a3"])
 
 
 def test_one_that_is_gone_is_no_retry_and_is_measured_again(cluster: Cluster) -> None:
