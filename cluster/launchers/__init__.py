@@ -33,8 +33,10 @@ class Launch(Strict):
     born: float | None = Field(
         None, description="local: start time of the process, Unix s, since a later one may have the same id; null: it is over already"
     )
-    again: bool = Field(False, description="it measures a disturbed trial again, which has an earlier attempt's result; false once over")
-    before: TrialResult | None = Field(None, description="with `again`: that result, which stays unless this attempt ends ok")
+    replaces: TrialResult | None = Field(
+        None,
+        description="the disturbed measurement that this attempt is to replace, which stays unless it ends ok; null: none",
+    )
 
 
 class Status(Strict):

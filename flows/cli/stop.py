@@ -15,7 +15,7 @@ from experiments.config.errors import DamagedFile
 from experiments.trial import Outcome, Trial, TrialResult
 from flows.runtime.command_environment import prepare_environment
 from tasks.sweep.store import Plan, Status, SweepStore, readable_result
-from tasks.sweep.what_is_left import is_measured_again
+from tasks.sweep.what_is_left import is_measured_again, replaces_nothing
 
 _WAIT_S = 120.0
 
@@ -73,9 +73,9 @@ def _record_stop(store: SweepStore, launch: Launch, disturbed: TrialResult | Non
         cancelled = TrialResult(
             key=launch.key, attempt=launch.attempt, outcome=Outcome.CANCELLED, reason=reason, started_at=now, finished_at=now
         )
-        store.save_result(disturbed or cancelled)
-    if disturbed is not None:
-        launchers.save(launch.model_copy(update={"again": False}), store.trial_dir(launch.key))
+        ended = disturbed or cancelled
+    store.save_result(ended)  # also one that stays: its file may hold what the stopped attempt wrote over it
+    replaces_nothing(store.trial_dir(launch.key))
 
 
 def _launcher(pools: Mapping[str, Pool], trial: Trial) -> launchers.Launcher:

@@ -117,7 +117,7 @@ class AttemptStarter:
         launch = self._retry(start, self._context.without_slots)
         if launch is None:
             return None
-        launch = launch.model_copy(update={"again": again is not None, "before": again})
+        launch = launch.model_copy(update={"replaces": again})
         launchers.save(launch, self._folder)
         return launch
 

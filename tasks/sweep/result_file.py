@@ -23,7 +23,7 @@ def read_result(folder: Path, key: str | None = None) -> TrialResult | None:
     if result is None or result.outcome is Outcome.OK:
         return result
     launch = launchers.load(folder)
-    return result if launch is None or launch.before is None or result.attempt != launch.attempt else launch.before
+    return result if launch is None or launch.replaces is None or result.attempt != launch.attempt else launch.replaces
 
 
 def last_result(folder: Path, key: str | None = None) -> TrialResult | None:

@@ -14,7 +14,7 @@ from tasks.sweep.begin_attempt import Attempt, AttemptStarter, Measured
 from tasks.sweep.failure_policy import Charges, Decision, is_disturbed
 from tasks.sweep.follow_attempt import AttemptFollower
 from tasks.sweep.trial_context import TrialContext
-from tasks.sweep.what_is_left import is_measured_again
+from tasks.sweep.what_is_left import is_measured_again, replaces_nothing
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class TrialRunner(TrialContext):
                 if result.outcome is not Outcome.OK:
                     return self._stays(trial, disturbed)
                 self.disturbances.measured_again(disturbed=is_disturbed(result))
-                self._has_its_result(trial)
+                replaces_nothing(self.folder(trial))
                 return result
             if is_disturbed(result):
                 disturbed = result
@@ -73,16 +73,11 @@ class TrialRunner(TrialContext):
         """The disturbed measurement is the trial's result. An attempt that its pool may run still is left to the next flow."""
         self._save(disturbed)
         launch = launchers.load(self.folder(trial))
-        if launch is not None and launch.again:
+        if launch is not None and launch.replaces is not None:
             with suppress(LaunchError):
                 if not self.launcher.status(launch).running:
-                    self._has_its_result(trial)
+                    replaces_nothing(self.folder(trial))
         return disturbed
-
-    def _has_its_result(self, trial: Trial) -> None:
-        """The trial has its result: no attempt of it measures anything again."""
-        if (launch := launchers.load(self.folder(trial))) is not None and launch.again:
-            launchers.save(launch.model_copy(update={"again": False, "before": None}), self.folder(trial))
 
     def _result_of(self, trial: Trial, attempt: Attempt | Measured) -> TrialResult:
         if isinstance(attempt, Measured):

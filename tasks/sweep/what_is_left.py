@@ -34,7 +34,14 @@ def is_measured_again(folder: Path, result: TrialResult) -> bool:
     if not is_disturbed(result):
         return False
     launch = launchers.load(folder)
-    return launch is not None and launch.again and result.attempt < launch.attempt
+    return launch is not None and launch.replaces is not None and result.attempt < launch.attempt
+
+
+def replaces_nothing(folder: Path) -> None:
+    """Keep that no attempt of the trial replaces a measurement: it has its result. Raises DamagedFile."""
+    launch = launchers.load(folder)
+    if launch is not None and launch.replaces is not None:
+        launchers.save(launch.model_copy(update={"replaces": None}), folder)
 
 
 def what_is_left(store: SweepStore, plan: Plan) -> Left:

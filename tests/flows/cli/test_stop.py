@@ -174,8 +174,8 @@ def test_a_disturbed_trial_that_was_measured_again_is_stopped_and_keeps_its_resu
     [trial], store = plan.trials, SweepStore(SWEEP_ID)
     launch = launchers.load(store.trial_dir(trial.key))
     assert launch is not None
-    launchers.save(launch.model_copy(update={"again": True}), store.trial_dir(trial.key))
     first = make_result(trial, Outcome.OK).model_copy(update={"disturbed": "other work"})
+    launchers.save(launch.model_copy(update={"replaces": first}), store.trial_dir(trial.key))
     store.save_result(first)
     second = make_result(trial, said or Outcome.OK, attempt=2)
     stage.launcher.on_stop = lambda launch: store.save_result(second) if said else None

@@ -24,7 +24,7 @@ def killed(cluster: Cluster, state: str = "RUNNING") -> Trial:
     made, folder = trial(cluster), cluster.store.trial_dir(KEY)
     cluster.finish(1, Outcome.OK, BUSY)
     launch = cluster.start(made, folder, 2)
-    launchers.save(launch.model_copy(update={"again": True, "before": cluster.store.result(KEY)}), folder)
+    launchers.save(launch.model_copy(update={"replaces": cluster.store.result(KEY)}), folder)
     cluster.jobs[launch.id] = state
     cluster.started = []
     return made
@@ -61,7 +61,7 @@ def test_where_it_comes_to_nothing_the_disturbed_measurement_stays_and_is_done(c
     ends(cluster, Outcome.CRASHED)
     result = runner(cluster, retries=0).run(made)
     assert (result.attempt, result.disturbed, cluster.started) == (1, BUSY, []) and cluster.store.result(KEY) == result
-    assert (launch(cluster).attempt, launch(cluster).again) == (2, False)
+    assert (launch(cluster).attempt, launch(cluster).replaces) == (2, None)
     asked = cluster.asked
     assert runner(cluster, retries=0).run(made) == result and cluster.asked == asked, "the next flow leaves it"
 
@@ -75,7 +75,7 @@ def test_one_that_came_to_nothing_while_no_flow_followed_it_leaves_the_disturbed
     left = what_is_left(cluster.store, make_plan([made]))
     assert (left.begun, left.done) == ([made], [])
     assert runner(cluster, retries=0).run(made) == before and cluster.started == []
-    assert (launch(cluster).again, launch(cluster).before, cluster.store.result(KEY)) == (False, None, before)
+    assert (launch(cluster).replaces, cluster.store.result(KEY)) == (None, before)
     assert what_is_left(cluster.store, make_plan([made])).done == [(made, before)]
 
 
@@ -105,7 +105,7 @@ def test_one_that_cannot_be_asked_for_is_left_to_the_next_flow(cluster: Cluster)
     made = killed(cluster)
     cluster.down = LaunchError("no answer")
     result = runner(cluster, retries=0, lost_after_s=5.0, wait_s=5.0).run(made)
-    assert (result.attempt, result.disturbed, launch(cluster).again) == (1, BUSY, True)
+    assert (result.attempt, result.disturbed, launch(cluster).replaces) == (1, BUSY, result)
     cluster.down = None
     ends(cluster, Outcome.OK)
     result = runner(cluster, retries=0).run(made)
@@ -118,12 +118,12 @@ def test_only_an_attempt_that_measures_again_says_so_and_only_until_it_is_over(c
     def end(cluster: Cluster) -> None:
         if cluster.started and cluster.jobs[cluster.started[-1]] == "RUNNING":
             found = launch(cluster)
-            said.append((found.attempt, found.again))
+            said.append((found.attempt, found.replaces is not None))
             cluster.finish(found.attempt, *((Outcome.OK, BUSY) if found.attempt == 1 else (Outcome.CRASHED, "made up")))
 
     cluster.on_ask = end
     assert runner(cluster, retries=0).run(trial(cluster)).attempt == 1
-    assert said == [(1, False), (2, True)] and not launch(cluster).again
+    assert said == [(1, False), (2, True)] and launch(cluster).replaces is None
 
 
 @pytest.mark.parametrize(("again", "attempt", "is_begun"), [(True, 2, True), (False, 2, False), (True, 1, False)])
@@ -132,7 +132,8 @@ def test_a_resume_takes_it_for_begun_before_anything_else_takes_its_slots(again:
     store, key = saved(plan), plan.trials[0].key
     result = TrialResult.model_validate({**make_result(plan.trials[0], Outcome.OK).model_dump(), "disturbed": BUSY})
     store.save_result(result)
-    launchers.save(Launch(launcher="local", key=key, attempt=attempt, id="1", again=again), store.trial_dir(key))
+    launch = Launch(launcher="local", key=key, attempt=attempt, id="1", replaces=result if again else None)
+    launchers.save(launch, store.trial_dir(key))
     left = what_is_left(store, plan)
     assert left.rest == [plan.trials[1]]
     assert (left.begun, left.done) == (([plan.trials[0]], []) if is_begun else ([], [(plan.trials[0], result)]))
