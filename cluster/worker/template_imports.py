@@ -6,6 +6,7 @@ import gc
 import importlib
 import sys
 import threading
+import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
@@ -22,6 +23,7 @@ EVERY_TRIAL = ("torch._dynamo", "scipy.optimize", "ray.tune")
 _NOT_HERE = (
     "torch._inductor.compile_worker.__main__",
     "torchao",
+    "bitsandbytes",
     "__main__",
     "__mp_main__",
     "multiprocessing.resource_tracker",
@@ -29,6 +31,7 @@ _NOT_HERE = (
 
 
 _half_imported: dict[str, str] = {}  # module -> what went wrong
+_asked: list[str] = []  # the packages that asked for a device while they were imported here, once for each time
 _left_out: set[str] = set()  # modules that another template had imported half-way
 
 
@@ -37,8 +40,9 @@ def import_modules(names: Iterable[str]) -> None:
 
     `names`: in the order in which a trial first came to them. In another one a package whose modules import each other can fail half-way.
     Then some of its modules are there and hold on to others that are made anew by the next import: of inductor's matrix products those of
-    mm were known to it and those of bmm were not. No trial may have such a package; see `spoiled`. A module that asks for a device is no
-    such case: the trial imports it anew, and all that it imports is whole.
+    mm were known to it and those of bmm were not. No trial may have such a package; see `spoiled`. A module that fails since it asks for a
+    device is no such case: the trial imports it anew, and all that it imports is whole. One that goes on without a device is: bitsandbytes
+    then loads its library for CPUs, and no trial forked with it can use its GPU.
     """
     wanted = [name for name in names if name not in sys.modules and name not in _left_out and not name.startswith(_NOT_HERE)]
     gc.disable()  # imports make no garbage, and collections that look for some take a sixth of their time
@@ -51,13 +55,22 @@ def import_modules(names: Iterable[str]) -> None:
 
 
 def _import(name: str) -> None:
-    before = set(sys.modules)
+    before, first = set(sys.modules), len(_asked)
+    refused = False
     try:
         importlib.import_module(name)
     except Exception as error:
-        package = name.partition(".")[0]
-        if not _was_refused_a_device(error) and any(each.partition(".")[0] == package for each in sys.modules.keys() - before):
+        refused = _was_refused_a_device(error)
+        if not refused and any(_package(each) == _package(name) for each in sys.modules.keys() - before):
             _half_imported[name] = f"{name} was imported half-way ({type(error).__name__}: {error})"
+    went_on = set(_asked[first:-1] if refused else _asked[first:])
+    if went_on:
+        new = {each for each in sys.modules.keys() - before if _package(each) in went_on}
+        _half_imported.update(dict.fromkeys(sorted({name, *new}), f"{name} was imported without the device that it asked for"))
+
+
+def _package(name: str) -> str:
+    return name.partition(".")[0]
 
 
 def leave_out(names: Iterable[str]) -> None:
@@ -115,6 +128,7 @@ def _no_device() -> Iterator[None]:
     import torch.cuda
 
     def refuse() -> NoReturn:
+        _asked.append(_asking_package())
         raise DeviceRefused("the template process opens no device")
 
     before = torch.cuda._lazy_init
@@ -123,6 +137,12 @@ def _no_device() -> Iterator[None]:
         yield
     finally:
         torch.cuda._lazy_init = before
+
+
+def _asking_package() -> str:
+    """The package that has called torch, by the innermost frame that is not torch's."""
+    frames = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_stack(sys._getframe(2)))
+    return next((name for name in map(_package, frames) if name != "torch"), "torch")
 
 
 def spoiled() -> str | None:

@@ -116,6 +116,31 @@ print("asks.helper" in sys.modules, "asks.for_a_device" in sys.modules, spoiled(
     assert template.run(code, path=tmp_path) == ["True False None"]
 
 
+def test_what_went_on_without_the_device_it_asked_for_is_left_to_the_trials_and_the_next_template(template: Forks, tmp_path: Path) -> None:
+    """As bitsandbytes does: a trial forked with it had its library for CPUs, and crashed on its GPU."""
+    (tmp_path / "chooses").mkdir()
+    (tmp_path / "chooses" / "__init__.py").write_text("from chooses import library\n")
+    choose = "    torch.cuda.get_device_properties(0)\nexcept RuntimeError:\n    kind = 'cpu'\n"
+    (tmp_path / "chooses" / "library.py").write_text(f"import torch.cuda\nkind = 'cuda'\ntry:\n{choose}")
+    (tmp_path / "uses.py").write_text("import colorsys, chooses\n")
+    code = """
+import sys
+from cluster.worker.template_imports import half_imported, import_modules, leave_out, spoiled
+leave_out(sys.argv[2:])
+import_modules(sys.argv[1].split())
+print(*half_imported())
+print(spoiled())
+print("chooses" in sys.modules)
+"""
+    first = template.run(code, "uses chooses chooses.library", path=tmp_path)
+    assert first == ["chooses chooses.library uses", "uses was imported without the device that it asked for", "True"]
+    second = template.run(code, "uses chooses chooses.library", *first[0].split(), path=tmp_path)
+    assert second == ["", "None", "False"]
+    refused = "import torch.cuda, chooses\ntorch.cuda._lazy_init()\n"  # its own question ends the import, that of chooses did not
+    (tmp_path / "asks_too.py").write_text(refused)
+    assert template.run(code, "asks_too", path=tmp_path)[0] == "asks_too chooses chooses.library"
+
+
 def test_inductor_knows_every_matrix_product_where_there_is_a_gpu(template: Forks) -> None:
     """There its modules import each other in another way. Those that a trial had imported were once imported by name: without a lowering
     for bmm, every trial with stock attention crashed that was compiled in a process forked then."""
@@ -160,13 +185,15 @@ print(spoiled())
 def test_imports_get_no_device_and_what_fails_is_left_to_the_trials(template: Forks, tmp_path: Path) -> None:
     (tmp_path / "asks_for_a_device.py").write_text("import torch.cuda\ntorch.cuda._lazy_init()\n")
     (tmp_path / "harmless.py").write_text("")
+    for name in ("torchao", "bitsandbytes"):  # they ask for one, as is known
+        (tmp_path / f"{name}.py").write_text("")
     code = """
 import sys
 from cluster.worker.template_imports import import_modules
-import_modules(["asks_for_a_device", "harmless", "torchao"])
-print("harmless" in sys.modules, "asks_for_a_device" in sys.modules, "torchao" in sys.modules)
+import_modules(["asks_for_a_device", "harmless", "torchao", "bitsandbytes"])
+print(*(name in sys.modules for name in ("harmless", "asks_for_a_device", "torchao", "bitsandbytes")))
 """
-    assert template.run(code, path=tmp_path) == ["True False False"]
+    assert template.run(code, path=tmp_path) == ["True False False False"]
 
 
 def test_the_compiler_is_imported_in_the_template_and_starts_nothing_there(template: Forks) -> None:
