@@ -72,6 +72,13 @@ _LOADER_KILLED = re.compile(r"DataLoader worker \(pid.*\) (is killed by signal|e
 _PEER_GONE = re.compile(
     r"Connection (closed by|reset by|refused)|ncclRemoteError|ncclSystemError|gloo/transport.*(closed|reset|peer)", re.I
 )
+# Of it, what says that another rank, or the network to it, has gone. That is all that is known where Ray, or the supervisor of ranks, hears
+# of the survivor first.
+_RANK_GONE = re.compile(
+    r"gloo/transport.*(Connection (closed|reset)|Broken pipe)|ncclRemoteError|remote process exited|Did the remote server shut",
+    re.I | re.S,
+)
+_CONNECTION_LOST = "worker_lost: a rank lost its connection to another: "
 _OUT_OF_MEMORY = re.compile(rf"CUDA out of memory|CUDA error: out of memory|{_hpu_tools.OUT_OF_MEMORY.pattern}", re.I)
 
 # If the parts of a trial ended differently, the outcome that comes first here explains the others.
@@ -90,9 +97,17 @@ _RANKING = (
 def explaining(terminations: Sequence[Termination]) -> Termination:
     """The termination that explains the others of one trial; the first one among equals.
 
-    A preemption explains any other failure of the infrastructure. Raises ValueError for an empty sequence.
+    A preemption explains any other failure of the infrastructure. That a rank lost its connection to another explains nothing else.
+    Raises ValueError for an empty sequence.
     """
-    return min(terminations, key=lambda one: (_RANKING.index(one.outcome), not (one.reason or "").startswith("preempted")))
+    return min(terminations, key=_place)
+
+
+def _place(one: Termination) -> tuple[int, bool]:
+    reason = one.reason or ""
+    if _CONNECTION_LOST in reason:  # behind `rank 1: ` too
+        return _RANKING.index(Outcome.CRASHED), True
+    return _RANKING.index(one.outcome), one.outcome is Outcome.INFRA and not reason.startswith("preempted")
 
 
 def classify(error: BaseException, own: Sequence[Path] = ()) -> Termination:
@@ -103,6 +118,9 @@ def classify(error: BaseException, own: Sequence[Path] = ()) -> Termination:
     """
     chain = list(causes(error))
     endings = [ending for cause in chain if (ending := _known(cause, own)) is not None]
+    innermost = [str(cause) for cause in chain if not _inner(cause)]
+    if not endings and innermost and all(map(_RANK_GONE.search, innermost)):
+        endings = [Termination(Outcome.INFRA, line(_CONNECTION_LOST + str(chain[-1])))]
     if not endings:
         first = next((cause for cause in reversed(chain) if not _PEER_GONE.search(str(cause))), chain[-1])
         endings = [Termination(Outcome.CRASHED, line(crash_reason(first, _wrappers(first, chain))))]

@@ -48,6 +48,18 @@ def test_a_rank_that_its_supervisor_told_to_end_explains_nothing(tmp_path: Path)
     assert _explain(tmp_path, 1, {1: 1}) == Termination(Outcome.CRASHED, "rank 1: ValueError: a bug")
 
 
+def test_a_rank_that_lost_its_connection_to_another_explains_nothing_that_the_other_says(tmp_path: Path) -> None:
+    gone = classify(RuntimeError("[../gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:4"))
+    write_rank_failure(tmp_path, 1, 1, gone)
+    assert _explain(tmp_path, 1, {1: 1}) == Termination(Outcome.INFRA, f"rank 1: {gone.reason}")
+    assert _explain(tmp_path, 1, {0: -9, 1: 1}) == Termination(Outcome.INFRA, "worker_lost: rank 0 was killed by SIGKILL")
+    write_rank_failure(tmp_path, 1, 2, Termination(Outcome.CRASHED, "ValueError: a bug"))
+    assert _explain(tmp_path, 1, {1: 1}) == Termination(Outcome.CRASHED, "rank 2: ValueError: a bug")
+    result(tmp_path, Outcome.OK, None)
+    (tmp_path / "ranks" / "rank-2.json").unlink()
+    assert _explain(tmp_path, 1, {1: 1}).reason == f"rank 1: {gone.reason}", "a rank that ended ok explains no failure"
+
+
 def test_ranks_that_were_all_told_to_end_were_cancelled(tmp_path: Path) -> None:
     result(tmp_path, Outcome.CANCELLED, "told to end (SIGTERM)")
     write_rank_failure(tmp_path, 1, 1, Termination(Outcome.CANCELLED, "told to end (SIGTERM)"))

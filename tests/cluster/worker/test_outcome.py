@@ -76,6 +76,40 @@ def test_a_bug_on_one_rank_is_named_rather_than_the_connection_it_closed(rank: i
     assert ending.reason == "ValueError: a bug"
 
 
+GONE = [
+    str(PEER),
+    "[../gloo/transport/tcp/pair.cc:537]\nRead error [127.0.0.1]:4: Connection reset by peer",
+    "[../gloo/transport/tcp/pair.cc:81] writev [127.0.0.1]:4: Broken pipe",
+    "NCCL error: remote process exited or there was a network error, NCCL version 2.27",
+    "ncclRemoteError: A call failed possibly due to a network error",
+    "failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown or crash?",
+]
+
+
+@pytest.mark.parametrize("text", GONE)
+def test_where_no_rank_says_more_than_that_another_has_gone_a_worker_was_lost(text: str) -> None:
+    """Ray may hear of the survivor before it knows that the other one died."""
+    survivor = UserExceptionWithTraceback(RuntimeError(text), traceback_str="Traceback ...")
+    for error in (RuntimeError(text), WorkerGroupError("x", {0: survivor}), WorkerGroupError("x", {0: survivor, 2: survivor})):
+        ending = classify(error)
+        assert ending.outcome is Outcome.INFRA
+        assert ending.reason == f"worker_lost: a rank lost its connection to another: {' '.join(text.split())}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "HTTPConnectionPool(host='a', port=80): Connection refused",
+        "[Errno 104] Connection reset by peer",
+        "Broken pipe",
+        "ncclSystemError: System call (e.g. socket, malloc) failed",
+    ],
+)
+def test_other_connections_and_a_library_that_cannot_be_used_are_no_lost_rank(text: str) -> None:
+    for error in (RuntimeError(text), WorkerGroupError("x", {0: RuntimeError(text)})):
+        assert classify(error).outcome is Outcome.CRASHED
+
+
 def test_causes_that_point_at_each_other_end() -> None:
     one, two = ValueError("one"), ValueError("two")
     one.__cause__, two.__cause__ = two, one
