@@ -72,7 +72,8 @@ def campaign(
     began = monotonic()
     from experiments.config.duration import option_seconds
     from experiments.spec.campaign import load_campaign
-    from flows.cli.run_campaign import Campaign, check_time
+    from flows.cli.campaign_time import check_time
+    from flows.cli.run_campaign import Campaign
     from flows.cli.start_sweep import once
     from tasks.campaign.entries import Overrides
     from tasks.campaign.store import CampaignStore
@@ -86,8 +87,8 @@ def campaign(
     if not publish:
         check_time(budget_s, "--budget" if budget else "budget")
     asked = [file_, *(["--state", state] if state else []), *_words(pool=pool, set=set_)]
-    go_on = shlex.join([*asked, *_words(sweep=sweep, budget=[budget] if budget else None), *(["--again"] if again else [])])
-    this = Campaign(shlex.join(asked), go_on, file.part(sweep) if sweep else file, store, overrides, budget_s, began, again=again)
+    part = shlex.join([*asked, *_words(sweep=sweep), *(["--again"] if again else [])])
+    this = Campaign(shlex.join(asked), part, budget, file.part(sweep) if sweep else file, store, overrides, budget_s, began, again=again)
     if plan:
         this.show(out)
     elif publish:

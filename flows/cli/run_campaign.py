@@ -16,10 +16,10 @@ from cluster.launchers.template import shared_templates
 from cluster.pools.busy import Look
 from cluster.pools.pool import load_pools
 from experiments.config import duration
-from experiments.config.errors import ConfigError
 from experiments.config.paths import REPOSITORY
 from experiments.spec.campaign import CampaignFile
 from experiments.trial import Trial
+from flows.cli.campaign_time import REPORT_S, check_holds_any, time_to_go_on
 from flows.cli.run_sweep import KEEP, SEVERITY, run_sweep
 from flows.cli.show_campaign import print_entries, print_left, print_page
 from flows.cli.show_plan import print_lacking
@@ -36,25 +36,18 @@ from tasks.sweep.round_time import trial_times
 from tasks.sweep.slot_waits import SlotWaits
 from tasks.sweep.store import SweepBusy, SweepStore, readable_result
 
-REPORT_S = 10.0  # of a run's time that the last sweep leaves: its report, and what goes to MLflow
-
-
-def check_time(budget_s: float, key: str) -> None:
-    """Raise ConfigError where a run's time holds no trial: its last report has some of it. `key`: which option or key of the file it is."""
-    if budget_s <= REPORT_S:
-        problem = f"{duration.text(budget_s)} leaves no time for a trial: {duration.text(REPORT_S)} of it are for the report"
-        raise ConfigError.one(key, None, "", problem, "give more, such as 5m")
-
 
 @dataclass(frozen=True)
 class Campaign:
-    """One run of the command. `asked`: the campaign as it was named; `go_on`: the same with the sweeps of it that are run.
+    """One run of the command. `asked`: the campaign as it was named; `part`: the same with the sweeps of it that are run.
 
-    `file` has these alone. `began`: monotonic time of the command's start, s.
+    `file` has these alone. `budget`: --budget as it was given; `budget_s`: that or the file's. `began`: monotonic time of the command's
+    start, s.
     """
 
     asked: str
-    go_on: str
+    part: str
+    budget: str | None
     file: CampaignFile
     store: CampaignStore
     overrides: Overrides
@@ -68,7 +61,7 @@ class Campaign:
         entries = self._entries(to_run=False)
         print_entries(out, entries, self._time_s)
         print_lacking(out, lacking_pools([trial for entry in entries for trial in entry.plan.trials]))
-        check_fits(self.file, entries, self._time_s)
+        self._check_time(entries)
 
     def publish(self, out: Console, err: Console) -> int:
         """Write the pages; those of a rehearsal below its state. Returns the exit status: 1 where a page was refused. Raises as
@@ -88,7 +81,7 @@ class Campaign:
         """Run what there is time for; returns the worst exit status of its sweeps. Raises ConfigError before anything starts."""
         with self.store.lock(), ExitStack() as stack:
             entries = self._entries()
-            check_fits(self.file, entries, self._time_s)
+            self._check_time(entries)
             print_entries(err, entries, self._time_s)
             stack.enter_context(shared_templates())
             prepare_environment()  # first: a template has the variables that its trials are to have
@@ -98,8 +91,19 @@ class Campaign:
                 status = self._run(entries, out, err)
             finally:
                 KEEP.set(None)
-            print_left(err, self._entries(), self.asked, self.go_on, told_to_end=TOLD_TO_END.is_set())
+            entries = self._entries()
+            go_on = self._go_on(time_to_go_on(entries, self.budget_s, self._usual_s()) or self.budget)
+            print_left(err, entries, self.asked, go_on, told_to_end=TOLD_TO_END.is_set())
             return status
+
+    def _check_time(self, entries: Sequence[Entry]) -> None:
+        """Raise ConfigError where a sweep's own time, or this run's, holds nothing of what is left."""
+        check_fits(self.file, entries)
+        check_holds_any(entries, self.budget_s, "--budget" if self.budget else "budget", self.part, self._usual_s())
+
+    def _go_on(self, budget: str | None) -> str:
+        """The words of a further run with this time; None: the file's."""
+        return f"{self.part} --budget {budget}" if budget else self.part
 
     def _begin_templates(self, entries: Sequence[Entry]) -> None:
         """Let the templates of the next two workloads make their imports now: the second one's need no time of its own then.
@@ -151,7 +155,7 @@ class Campaign:
         ends = Deadline(time.monotonic() + left_s, expected_seconds(plan), usual_s)
         self.waits.append(ends.waits)
         with held_to(ends):
-            return run_sweep(plan, out, err, Look(), more=entry.grows, go_on=f"sweep campaign {self.go_on}")
+            return run_sweep(plan, out, err, Look(), more=entry.grows, go_on=f"sweep campaign {self._go_on(self.budget)}")
 
     def _usual_s(self) -> float:
         """What the trials of this campaign took at the median, s; 0 where none has ended."""

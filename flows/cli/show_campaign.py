@@ -44,7 +44,7 @@ def _expected(entry: Entry) -> str:
     """What its trials that are to run are expected to take, and a round after them; of what no past sweep tells, that it is not known."""
     if entry.short_of:
         return "no time left"
-    more = f"up to {duration.about(entry.round_s())} a round" if entry.grows else ""
+    more = f"up to {duration.about(entry.next_round_s)} a round" if entry.grows else ""
     if not entry.to_do:
         return more or ("all is measured, not reported" if entry.unreported else "all is measured")
     unknown = sum(trial.cell not in entry.expected for trial in entry.to_do)

@@ -48,9 +48,9 @@ class Entry:
     left_s: float  # of its own budget, at most what it may have in a run; infinite where the file gives it neither
     to_do: Sequence[Trial] = ()
     expected: Mapping[str, float] = field(default_factory=dict)  # cell -> s, of past sweeps
-    grows: bool = False  # there is time for another round of what is done
+    next_round_s: float = 0.0  # what another round of what is done is expected to take, s; 0 where its own time holds none
     unreported: bool = False  # its last flow was killed, or could not publish all: its report and MLflow are to come
-    short_of: str = ""  # the time, such as `its budget of 25s`, that alone keeps it from the rounds that the file asks for at least
+    short_of: str = ""  # its own time, such as `its budget of 25s`, if that keeps it from the rounds that the file asks for at least
 
     @property
     def name(self) -> str:
@@ -65,16 +65,18 @@ class Entry:
         so_far = times_so_far(self.store, self.plan)
         return {trial.key: expected_trial_s(trial, so_far, self.expected, usual_s) for trial in self.to_do}
 
-    def round_s(self) -> float:
-        """What another round is expected to take at most, s: as many trials as the last one had."""
-        so_far = times_so_far(self.store, self.plan)
-        last = [trial for trial in self.plan.trials if trial.repeat == self.plan.last_round]
-        return sum(expected_trial_s(trial, so_far, self.expected) for trial in last)
+    @property
+    def grows(self) -> bool:
+        """Whether its own time holds another round of what is done."""
+        return self.next_round_s > 0
+
+    def least_s(self, usual_s: float = 0.0) -> float:
+        """What the shortest of what is left of it is expected to take, a trial or another round, s; infinite where nothing is left."""
+        return min([*self.times(usual_s).values(), *([self.next_round_s] if self.grows else [])], default=_NO_LIMIT_S)
 
     def fits(self, left_s: float, usual_s: float = 0.0) -> bool:
         """Whether anything of it is expected to be over in so much time, s. `usual_s`: of a trial of which nothing is known."""
-        left_s = min(left_s, self.left_s)
-        return any(seconds <= left_s for seconds in self.times(usual_s).values()) or (self.grows and left_s > 0)
+        return self.least_s(usual_s) <= min(left_s, self.left_s, _AMPLE_S)
 
     def runs(self, left_s: float, usual_s: float = 0.0) -> bool:
         """Whether a flow has something to do in it: trials, as `fits`, or what follows them, which the time for trials does not limit."""
@@ -174,10 +176,10 @@ def _gone_on_with(file: CampaignFile, entry: Entry, budget_s: float, *, again: b
     left_s = min(_NO_LIMIT_S if entry.spec.budget_s is None else entry.spec.budget_s - ran_s, entry.spec.per_run_s)
     left = what_is_left(store, plan)
     to_do = [*left.damaged, *left.begun, *left.rest]
+    round_s = _next_round_s(store, plan, ran_s, min(left_s, _AMPLE_S))
     plan = with_time(plan, ran_s, min(left_s, budget_s))
-    grows = _grows(store, plan, ran_s)
-    short_of = "" if to_do or grows else _short_of(entry.spec, store, plan, ran_s)
-    entry = replace(entry, plan=plan, left_s=left_s, to_do=to_do, expected=expected_seconds(plan), grows=grows, short_of=short_of)
+    entry = replace(entry, plan=plan, left_s=left_s, to_do=to_do, expected=expected_seconds(plan), next_round_s=round_s)
+    entry = replace(entry, short_of="" if to_do or entry.grows else _short_of(entry.spec, store, plan, ran_s))
     entry = replace(entry, unreported=_is_unreported(entry, done=bool(left.done)))
     if not entry.fits(budget_s):
         return entry
@@ -210,24 +212,27 @@ def with_time(plan: Plan, ran_s: float, left_s: float) -> Plan:
     return plan.model_copy(update={"decide": plan.decide.model_copy(update={"budget_s": ran_s + left_s})})
 
 
-def _grows(store: SweepStore, plan: Plan, ran_s: float) -> bool:
-    """Whether another round is to come. A look that is due first adds none."""
-    if plan.decide is None or len(what_is_left(store, plan).done) < len(plan.trials):
-        return False
+def _next_round_s(store: SweepStore, plan: Plan, ran_s: float, left_s: float) -> float:
+    """What the round is expected to take that comes next if the sweep may go on for `left_s`, s: it begins only where all of it fits. 0
+    where none is to come. A look that is due first adds none."""
+    if plan.decide is None or left_s <= 0 or len(what_is_left(store, plan).done) < len(plan.trials):
+        return 0.0
+    plan = with_time(plan, ran_s, left_s)
     more = one_more_round(store, plan, ran_s)
     while more is not None and len(more.trials) == len(plan.trials):
         plan, more = more, one_more_round(store, more, ran_s)
-    return more is not None
+    there = {trial.key for trial in plan.trials}
+    added = [trial for trial in more.trials if trial.key not in there] if more is not None else []
+    return times_so_far(store, plan).times.of_round(added) or 0.0
 
 
 def _short_of(spec: CampaignSweep, store: SweepStore, plan: Plan, ran_s: float) -> str:
     """See Entry. Empty for a sweep that has its least rounds, and for one that no time would give another, as where nothing of it runs."""
     decide = plan.decide
-    if decide is None or plan.last_round >= decide.least or not _grows(store, with_time(plan, ran_s, _AMPLE_S), ran_s):
+    if decide is None or plan.last_round >= decide.least or not _next_round_s(store, plan, ran_s, _AMPLE_S):
         return ""
-    if spec.per_run is not None and spec.per_run_s < (float("inf") if spec.budget_s is None else spec.budget_s - ran_s):
-        return f"its per_run of {spec.per_run}"
-    return f"its budget of {spec.budget}" if spec.budget else "the budget of a run"
+    own_s = _NO_LIMIT_S if spec.budget_s is None else spec.budget_s - ran_s
+    return f"its per_run of {spec.per_run}" if spec.per_run_s < own_s else f"its budget of {spec.budget}"
 
 
 def _request(spec: CampaignSweep, overrides: Overrides, budget_s: float) -> Request:
@@ -281,15 +286,10 @@ def check_rehearsed(file: CampaignFile, state: CampaignState, overrides: Overrid
             raise ConfigError.one("--publish", None, "", problem, hint)
 
 
-def check_fits(file: CampaignFile, entries: Sequence[Entry], budget_s: float) -> None:
-    """Raise ConfigError where nothing of a new sweep is expected to fit in the time that the file gives it, or nothing of any in that of
-    this run."""
+def check_fits(file: CampaignFile, entries: Sequence[Entry]) -> None:
+    """Raise ConfigError where nothing of a new sweep is expected to fit in the time that the file gives it."""
     for entry in entries:
         own_s, key = min((entry.spec.budget_s or float("inf"), "budget"), (entry.spec.per_run_s, "per_run"))
         if entry.is_new and (shortest := min(entry.times().values(), default=0.0)) > own_s:
             problem = f"is {duration.text(own_s)}, and its shortest trial is expected to take {duration.about(shortest)}"
             raise ConfigError.one(f"{file.campaign}.yaml", None, f"{key} of {entry.name}", problem, "give it more time, or leave it out")
-    to_run = [entry for entry in entries if entry.runs(float("inf"))]
-    if to_run and not any(entry.runs(budget_s) for entry in to_run):
-        problem = f"{duration.text(budget_s)} is too short for any trial that is left"
-        raise ConfigError.one("--budget", None, "", problem, "give more time; `sweep campaign --plan` says what each is expected to take")

@@ -70,4 +70,4 @@ def test_a_sweep_that_lacks_trials_alone_waits_for_time(machine: Machine, monkey
             machine("--state", "other")
     short = machine("--budget", "29s", "--state", "other")
     assert (short.exit_code, machine.ran) == (1, [])
-    assert "--budget: 19s is too short for any trial that is left" in short.output
+    assert "--budget: 29s is too short for what is left: 19s of it are for trials, and the shortest, a trial of synthetic-" in short.output

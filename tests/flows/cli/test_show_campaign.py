@@ -32,5 +32,5 @@ def test_a_round_that_follows_the_trials_that_are_measured_again_is_told_too(to_
     expected = {trial.cell: 60.0 for trial in plan.trials[:known]}
     entry = Entry(CampaignSweep(suite="made_up", to="docs/results/page"), plan, is_new=False, left_s=600.0, expected=expected)
     text = StringIO()
-    print_entries(Console(file=text, width=200), [replace(entry, to_do=plan.trials[:to_do], grows=grows)], 600.0)
+    print_entries(Console(file=text, width=200), [replace(entry, to_do=plan.trials[:to_do], next_round_s=120.0 if grows else 0.0)], 600.0)
     assert f"  {said}  " in text.getvalue()

@@ -1,0 +1,72 @@
+"""`sweep campaign`: what it says of a sweep that has fewer rounds than it is to have. No trial is started."""
+
+from __future__ import annotations
+
+from experiments.trial import Outcome
+from tests.flows.cli.test_campaign import TWO, Machine, machine
+
+__all__ = ["machine"]  # a fixture
+
+ROUNDS = """\
+campaign: two
+budget: {run}
+sweeps:
+  - {{suite: synthetic, profile: smoke, rounds: {{least: 3, most: 3}}, budget: {own}, name: slow, to: docs/results/first}}
+"""
+
+
+def test_a_sweep_whose_budget_ends_before_its_least_rounds_says_so_and_not_that_all_is_measured(machine: Machine) -> None:
+    rounds = TWO.replace("rounds: {most: 1}, budget: 3m", "rounds: {least: 3, most: 3}, budget: 25s, name: short")
+    machine.file.write_text(rounds)
+    done = machine()
+    assert (done.exit_code, machine.counts) == (0, [("smoke", 1), ("tune", 4)])
+    assert "short has 1 round of at least 3: no other fits in its budget of 25s; a longer one lets it go on\n" in done.stderr
+    assert "synthetic-tune has" not in done.stderr, "its rounds are not asked for"
+    plan = next(line for line in machine("--plan").stdout.splitlines() if " short " in line)
+    assert "1 of up to 3" in plan and "no time left" in plan and "all is measured" not in plan
+    machine.file.write_text(rounds.replace("25s", "70s"))
+    longer = machine("--plan").stdout
+    line = next(line for line in longer.splitlines() if " short " in line)
+    assert "no time left" not in longer and line.count("then more rounds") == 1 and " up to 20 s a round " in line
+
+
+def test_the_time_that_keeps_a_sweep_from_its_rounds_is_named(machine: Machine) -> None:
+    rounds = TWO.replace("rounds: {most: 1}, budget: 3m", "rounds: {least: 3, most: 3}, budget: 60m, per_run: 25s, name: slow")
+    machine.file.write_text(rounds)
+    assert "slow has" not in machine().stderr, "a round of 20 s fits in a run"
+    machine.file.write_text(rounds.replace("per_run: 25s", "per_run: 15s"))
+    assert "slow has 1 round of at least 3: no other fits in its per_run of 15s; a longer one lets it go on\n" in machine().stderr
+
+
+def test_a_run_that_is_too_short_for_another_round_is_not_taken_for_the_sweeps_own_time(machine: Machine) -> None:
+    """Its budget holds two more rounds of 20 s; this run has 19 s for trials."""
+    machine.file.write_text(ROUNDS.format(run="10m", own="60m, per_run: 25s"))
+    assert machine().exit_code == 0 and machine.counts == [("smoke", 1)]
+    asks = "is too short for what is left: 19s of it are for trials, and the shortest, another round of slow, is expected to take 20 s; "
+    again = f"sweep campaign {machine.file} --sweep slow --budget"
+    for words in ([], ["--plan"]):
+        short = machine("--sweep", "slow", "--budget", "29s", *words)
+        assert (short.exit_code, machine.ran) == (1, [])
+        assert f"error: --budget: 29s {asks}give more, such as `{again} 1m`\n" in short.stderr
+        table = short.stdout if words else ""
+        assert "no time left" not in table and table.count(", then more rounds") == table.count("up to 20 s a round") == len(words)
+    machine.file.write_text(ROUNDS.format(run="29s", own="60m, per_run: 25s"))
+    assert f"error: budget: 29s {asks}give more, such as `sweep campaign {machine.file} --budget 1m`\n" in machine().stderr
+    assert machine("--budget", "30s").exit_code == 0 and machine.more == [True], "a round takes just as long"
+
+
+def test_after_a_run_whose_time_holds_no_other_round_the_command_with_enough_of_it_is_told(machine: Machine) -> None:
+    machine.file.write_text(ROUNDS.format(run="10m", own="60m"))
+    done = machine("--budget", "29s")  # 19 s of them for a trial of which nothing is known, and which takes 20
+    assert (done.exit_code, machine.counts) == (0, [("smoke", 1)]), done.output
+    assert f"not all is measured (slow); go on with it: sweep campaign {machine.file} --budget 1m\n" in done.stderr
+    assert "all that fits" not in done.stderr and "slow has" not in done.stderr
+
+
+def test_no_time_is_blamed_where_nothing_of_a_sweep_runs(machine: Machine) -> None:
+    machine.file.write_text(TWO.replace("rounds: {most: 1}, budget: 3m", "rounds: {least: 3, most: 3}, budget: 25s, name: short"))
+    machine.outcome = Outcome.UNSUPPORTED
+    done = machine()
+    assert done.exit_code == 0 and machine.counts[0] == ("smoke", 1), done.output
+    assert "short has" not in done.stderr and "all that fits in the sweeps' budgets is measured" in done.stderr
+    assert "no time left" not in machine("--plan").stdout
