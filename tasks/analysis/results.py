@@ -256,13 +256,13 @@ def read_parquet(path: Path, remedy: str) -> Any:
         raise ResultsError(f"{path} is not whole ({' '.join(str(error).split())}); {remedy}") from error
 
 
-def load_sweep(sweep_dir: Path) -> Sweep:
-    """The plan and every trial in it, run or not; of a sweep under runs/, or of a published one.
+def load_sweep(sweep_dir: Path, plan: Plan | None = None) -> Sweep:
+    """The plan and every trial in it, run or not; of a sweep under runs/, or of a published one. `plan`: in place of the folder's.
 
     A trial that cannot be read becomes a row with its problem, not an error. What was derived from the same bytes before is not derived
     again (row_cache.py). Raises ResultsError without a plan, DamagedFile for a damaged one.
     """
-    plan = read_plan(sweep_dir / PLAN)
+    plan = plan or read_plan(sweep_dir / PLAN)
     if plan is None:
         raise ResultsError(f"{sweep_dir / PLAN} does not exist: {sweep_dir} is not a sweep; `sweep list` shows those that are")
     if (sweep_dir / STEPS).exists():

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 
-from cluster.trial_layout import PLAN, RESULTS
+from cluster.trial_layout import PLAN, RESULTS, TRIALS
 from experiments.config.errors import DamagedFile, UserError
 from experiments.spec.campaign import DEVICE, CampaignFile, CampaignSweep
+from experiments.trial import TrialResult
 from tasks.campaign.question import Question, asked_for
 from tasks.campaign.store import CampaignError, CampaignState
 from tasks.report.lacks import YET, Lack, lacks_of
@@ -25,7 +25,7 @@ from tasks.report.republish import sweeps_of
 from tasks.report.text_format import plural
 from tasks.sweep.cut import cut, restored
 from tasks.sweep.request_text import set_and_chosen
-from tasks.sweep.store import Plan, SweepBusy, SweepStore, read_plan, readable_result
+from tasks.sweep.store import Plan, SweepStore, read_plan, readable_result
 
 _LATE, _LOST = " for want of time", " since it was interrupted or the infrastructure failed"
 _VENDORS = frozenset({"nvidia", "amd", "intel", "habana"})
@@ -42,63 +42,87 @@ class WrittenPage(NamedTuple):
     refused: str = ""
 
 
+@dataclass(frozen=True)
+class _Measured:
+    """A sweep as its page has it. `plan`: without what there was no time for, and without what only the infrastructure ended; `is_part`:
+    it is not the sweep's own."""
+
+    store: SweepStore
+    plan: Plan
+    is_part: bool
+    lacks: Sequence[Lack]
+
+
+@dataclass
+class _Page:
+    """The sweeps of one folder, and why it cannot be written."""
+
+    sweeps: list[_Measured] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+
 def publish_pages(file: CampaignFile, state: CampaignState, root: Path) -> Iterator[WrittenPage]:
     """Write each page below `root`, and yield it; also what refuses one, which keeps no other from being written.
 
     The folder is as the file names it, with the measured device for `{device}`: sweeps of one folder that ran on other devices have a page
-    each. What there was no time for, and what only the infrastructure ended, is cut from a sweep's plan and named on the page. Of a page
-    that is there, sweeps stay that asked for something else, or ran on another card of the same short name (40 or 80 GB): they may have run
-    on another machine, whose runs are not here. Raises OSError; CampaignError where nothing was measured at all.
+    each. What there was no time for, and what only the infrastructure ended, is not on the page, which names it; the sweep stays as it is.
+    Of a page that is there, sweeps stay that asked for something else, or ran on another card of the same short name (40 or 80 GB): they
+    may have run on another machine, whose runs are not here. Raises OSError; CampaignError where nothing was measured at all.
     """
     if not any(_may_be_measured(store) for store in (_store(spec, state) for spec in file.sweeps) if store):
         raise CampaignError(f"nothing of {file.campaign} was measured yet; the same command without --publish does")
     for to in dict.fromkeys(spec.to for spec in file.sweeps):
-        with ExitStack() as stack:
-            yield from _pages_of(to, [spec for spec in file.sweeps if spec.to == to], state, root, stack)
+        yield from _pages_of(to, [spec for spec in file.sweeps if spec.to == to], state, root)
 
 
-def _pages_of(to: str, specs: Sequence[CampaignSweep], state: CampaignState, root: Path, stack: ExitStack) -> Iterator[WrittenPage]:
-    try:
-        pages, unmeasured = _by_folder(to, specs, state, stack)
-    except UserError as error:
-        yield WrittenPage(to, None, [], [], str(error))
-        return
+def _pages_of(to: str, specs: Sequence[CampaignSweep], state: CampaignState, root: Path) -> Iterator[WrittenPage]:
+    pages, unmeasured = _by_folder(to, specs, state)
     if not pages:
         yield WrittenPage(to, None, [_not_measured(spec) for spec in unmeasured], [])
-    for folder, (stores, lacks) in pages.items():
+    for folder, page in pages.items():
         try:
-            yield _written(root, folder, stores, lacks, specs, unmeasured)
+            if page.refused:
+                raise CampaignError("; ".join(page.refused))
+            yield _written(root, folder, page.sweeps, specs, unmeasured)
         except UserError as error:
             yield WrittenPage(folder, None, [], [], str(error))
 
 
-def _by_folder(
-    to: str, specs: Sequence[CampaignSweep], state: CampaignState, stack: ExitStack
-) -> tuple[dict[str, tuple[list[SweepStore], list[Lack]]], list[CampaignSweep]]:
-    """The sweeps of each page, made whole until the stack ends, with what they lack; and the entries of which nothing was measured."""
-    pages, unmeasured = dict[str, tuple[list[SweepStore], list[Lack]]](), list[CampaignSweep]()
+def _by_folder(to: str, specs: Sequence[CampaignSweep], state: CampaignState) -> tuple[dict[str, _Page], list[CampaignSweep]]:
+    """Each page, and the entries of which nothing was measured. A sweep that cannot be read refuses the page that it would be on; all of
+    them where its results do not tell which."""
+    pages, unmeasured, unplaced = dict[str, _Page](), list[CampaignSweep](), list[str]()
     for spec in specs:
         store = _store(spec, state)
-        if store is None or not _measured(store):
-            unmeasured.append(spec)
-            continue
-        stores, lacks = pages.setdefault(to.replace(DEVICE, _devices(store)), ([], []))
-        lacks += [Lack(called=spec.called, sweep_id=store.sweep_id, what=what) for what in stack.enter_context(_made_whole(store))]
-        stores.append(store)
+        try:
+            if store is None or not _measured(store):
+                unmeasured.append(spec)
+                continue
+            one = _on_page(spec, store)
+            pages.setdefault(to.replace(DEVICE, _devices(_environments(store, one.plan))), _Page()).sweeps.append(one)
+        except UserError as error:
+            assert store is not None
+            told = _told_environments(store)
+            if DEVICE in to and not told:
+                unplaced.append(str(error))
+            else:
+                pages.setdefault(to.replace(DEVICE, _devices(told)), _Page()).refused.append(str(error))
+    if unplaced and not pages:
+        pages[to] = _Page()
+    for page in pages.values():
+        page.refused += unplaced
     return pages, unmeasured
 
 
 def _written(
-    root: Path,
-    folder: str,
-    stores: Sequence[SweepStore],
-    lacks: Sequence[Lack],
-    specs: Sequence[CampaignSweep],
-    unmeasured: Sequence[CampaignSweep],
+    root: Path, folder: str, sweeps: Sequence[_Measured], specs: Sequence[CampaignSweep], unmeasured: Sequence[CampaignSweep]
 ) -> WrittenPage:
-    earlier = _earlier(root / folder, stores, specs)
+    earlier = _earlier(root / folder, sweeps, specs)
+    lacks = [lack for one in sweeps for lack in one.lacks]
     missing = [*earlier.missing, *lacks, *(_not_measured(spec) for spec in unmeasured if asked_for(spec) not in earlier.questions)]
-    return WrittenPage(folder, publish(stores, root / folder, missing, earlier.stay), missing, earlier.replaced)
+    parts = {one.store.sweep_id: one.plan for one in sweeps if one.is_part}
+    readme = publish([one.store for one in sweeps], root / folder, missing, earlier.stay, parts)
+    return WrittenPage(folder, readme, missing, earlier.replaced)
 
 
 @dataclass(frozen=True)
@@ -111,25 +135,40 @@ class _Earlier:
     replaced: list[str] = field(default_factory=list)
 
 
-def _earlier(page: Path, stores: Sequence[SweepStore], specs: Sequence[CampaignSweep]) -> _Earlier:
+def _earlier(page: Path, sweeps: Sequence[_Measured], specs: Sequence[CampaignSweep]) -> _Earlier:
     """Raises PublishError for a page that somebody changed, which would be lost without a word."""
     if not (page / MANIFEST).exists():
         return _Earlier()
     if changed := check_published(page):
         hint = "undo that (`git checkout`), or move the folder away: the page is then written from what was measured here alone"
         raise PublishError(f"{page} is not as `sweep publish` wrote it: {'; '.join(changed)}; {hint}")
-    own = {store.sweep_id: store.load_plan() for store in stores}
-    new = {(asked_for(own[store.sweep_id].request), _cards(store)): own[store.sweep_id] for store in stores}
     plans = {name: plan for name in sweeps_of(page) if (plan := read_plan(page / name / PLAN)) is not None}
     asked = {name: asked_for(plan.request) for name, plan in plans.items()}
     cards = {name: _published_cards(page / name / RESULTS) for name in plans}
-    instead = {name: own.get(name) or new.get((question, cards[name])) for name, question in asked.items()}  # itself, also on other cards
+    instead = _instead(plans, cards, sweeps)
     stay = [name for name, plan in instead.items() if plan is None]
     questions = [asked[name] for name in stay]
     called = [spec for spec in specs if asked_for(spec) not in questions]
     missing = [lack for lack in lacks_of(page) if not _is_told_anew(lack, called) and (lack.sweep_id not in asked or lack.sweep_id in stay)]
     replaced = [line for name, plan in instead.items() if plan is not None and (line := _replaced(plans[name], plan))]
     return _Earlier(stay, questions, missing if stay else [], replaced)
+
+
+def _instead(plans: Mapping[str, Plan], cards: Mapping[str, frozenset[str]], sweeps: Sequence[_Measured]) -> dict[str, Plan | None]:
+    """Sweep of the earlier page -> what it makes way for: itself, also on other cards; else one that asks the same on the same cards, of
+    several that of the same entry, which its command names, else the next one; None for one that stays."""
+    own = {one.store.sweep_id: one.plan for one in sweeps}
+    new: dict[Any, list[Plan]] = {}
+    for one in sweeps:
+        new.setdefault((asked_for(one.plan.request), _cards(one)), []).append(one.plan)
+    found: dict[str, Plan | None] = {}
+    for name, plan in plans.items():
+        alike = new.get((asked_for(plan.request), cards[name]), [])
+        taken = {by.sweep_id for by in found.values() if by is not None} | {*plans}
+        free = [by for by in alike if by.sweep_id not in taken] or [by for by in alike if by.sweep_id not in plans] or alike
+        of_entry = [by for by in free if by.command == plan.command]
+        found[name] = own.get(name) or next(iter([*of_entry, *free]), None)
+    return found
 
 
 def _replaced(old: Plan, new: Plan) -> str:
@@ -154,15 +193,23 @@ def _not_measured(spec: CampaignSweep) -> Lack:
     return Lack(called=spec.called, suite=spec.suite, profile=spec.profile, chosen=chosen, what=f"not measured{YET}")
 
 
-def _environments(store: SweepStore) -> list[Mapping[str, Any]]:
-    """Those of the sweep's trials that tell their device."""
-    results = [readable_result(store, trial.key) for trial in store.load_plan().trials]
+def _environments(store: SweepStore, plan: Plan) -> list[Mapping[str, Any]]:
+    """Those of the plan's trials that tell their device."""
+    return _telling(readable_result(store, trial.key) for trial in plan.trials)
+
+
+def _told_environments(store: SweepStore) -> list[Mapping[str, Any]]:
+    """The same of all trials of a sweep whose plan cannot be read."""
+    return _telling(readable_result(store, path.name) for path in sorted((store.dir / TRIALS).glob("*")))
+
+
+def _telling(results: Iterable[TrialResult | None]) -> list[Mapping[str, Any]]:
     return [result.environment for result in results if result and result.environment.get("device_name")]
 
 
-def _cards(store: SweepStore) -> frozenset[str]:
+def _cards(sweep: _Measured) -> frozenset[str]:
     """The full names of the devices that a sweep ran on."""
-    return frozenset(str(environment["device_name"]) for environment in _environments(store))
+    return frozenset(str(environment["device_name"]) for environment in _environments(sweep.store, sweep.plan))
 
 
 def _published_cards(results: Path) -> frozenset[str]:
@@ -172,9 +219,9 @@ def _published_cards(results: Path) -> frozenset[str]:
     return frozenset(str(name) for name in names if name)
 
 
-def _devices(store: SweepStore) -> str:
+def _devices(environments: Iterable[Mapping[str, Any]]) -> str:
     """What a sweep ran on, for a folder's name: that of its device, or of each, if trials ran on several kinds; `unknown` if none is."""
-    return "-".join(sorted({_short(environment) for environment in _environments(store)})) or "unknown"
+    return "-".join(sorted({_short(environment) for environment in environments})) or "unknown"
 
 
 def _short(environment: Mapping[str, Any]) -> str:
@@ -204,24 +251,13 @@ def _may_be_measured(store: SweepStore) -> bool:
         return True
 
 
-@contextmanager
-def _made_whole(store: SweepStore) -> Iterator[list[str]]:
-    """Make the sweep whole inside the block; yields what it lacks, as sentences.
-
-    Its plan is as before afterwards, unless another process changed it meanwhile: what a page cut had not lacked time, as the next page
-    and `sweep show` would say.
-    """
-    with store.lease():
-        before = store.load_plan()
-        plan = cut(store, restored(before), lost=True)
-        store.save_plan(plan)
+def _on_page(spec: CampaignSweep, store: SweepStore) -> _Measured:
+    """Raises DamagedFile for its plan."""
+    before = store.load_plan()
+    plan = cut(store, restored(before), lost=True)
     ended = {trial.key for trial in plan.cut if readable_result(store, trial.key) is not None}
-    try:
-        yield sentences(plan, ended, {trial.key for trial in before.cut})
-    finally:
-        with suppress(SweepBusy), store.lease():
-            if store.load_plan() == plan:
-                store.save_plan(before)
+    told = sentences(plan, ended, {trial.key for trial in before.cut})
+    return _Measured(store, plan, plan != before, [Lack(called=spec.called, sweep_id=store.sweep_id, what=what) for what in told])
 
 
 def sentences(plan: Plan, lost: Collection[str] = (), late: Collection[str] = ()) -> list[str]:

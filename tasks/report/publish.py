@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from cluster.trial_layout import CERTIFICATES, HELD_TIME, JOURNAL, KNOWN_SPREAD, PLAN, STEPS
@@ -88,17 +89,24 @@ class PublishedSweep:
     certificates: Sequence[KnownOfDevice] = ()
 
 
-def publish(stores: Sequence[SweepStore], folder: Path, missing: Sequence[Lack] = (), beside: Sequence[str] = ()) -> Path:
+def publish(
+    stores: Sequence[SweepStore],
+    folder: Path,
+    missing: Sequence[Lack] = (),
+    beside: Sequence[str] = (),
+    parts: Mapping[str, Plan] = MappingProxyType({}),
+) -> Path:
     """Write the page of these sweeps to `folder`; an earlier page there is replaced. Returns its README.
 
     `missing`: what was to be measured and was not. `beside`: ids of sweeps of the earlier page that stay, before
-    the others; their texts are written anew.
+    the others; their texts are written anew. `parts`: sweep id -> its plan with the trials that the page has, where those are not all:
+    the sweep itself stays as it is.
     Raises PublishError, and writes nothing, if a sweep is not whole or the folder holds what `sweep publish` did not write; StoreError,
     ResultsError for a sweep that is not there; OSError.
     """
     given, folder = folder, folder.resolve()  # `.` and `page/../page` lead nowhere once the page is moved away
     clear_leftovers(folder)
-    problems = [problem for store in stores for problem in why_not_whole(store)]
+    problems = [problem for store in stores for problem in why_not_whole(store, parts.get(store.sweep_id))]
     counts = Counter(store.sweep_id for store in stores)
     problems += [f"sweep {sweep_id} is named twice; name each once" for sweep_id, count in counts.items() if count > 1]
     problems += _why_not_there(folder)
@@ -107,7 +115,7 @@ def publish(stores: Sequence[SweepStore], folder: Path, missing: Sequence[Lack] 
         raise PublishError("nothing was published:\n" + "\n".join(f"- {problem}" for problem in problems))
     with new_page(folder) as temporary:
         published = [publish_again(folder / sweep_id, temporary / sweep_id) for sweep_id in beside]
-        published += [_publish_sweep(store, temporary / store.sweep_id) for store in stores]
+        published += [_publish_sweep(store, temporary / store.sweep_id, parts.get(store.sweep_id)) for store in stores]
         write_page(published, missing, temporary)
     return given / README
 
@@ -150,15 +158,15 @@ def _told_apart(sweep: PublishedSweep, alike: Sequence[PublishedSweep]) -> str:
     return "; ".join([sweep.heading, *(f"{name} {sweep.set_[name]}" for name in differ if name in sweep.set_)])
 
 
-def _publish_sweep(store: SweepStore, target: Path) -> PublishedSweep:
-    """Write one sweep's files; its report is made of what was written.
+def _publish_sweep(store: SweepStore, target: Path, part: Plan | None = None) -> PublishedSweep:
+    """Write one sweep's files, with `part` as its plan; its report is made of what was written.
 
     What the report knows from other sweeps goes along, since they are not published with it.
     """
-    sweep = load_sweep(store.dir)
+    sweep = load_sweep(store.dir, part)
     keep_knowledge(sweep)
     target.mkdir(parents=True)
-    publish_plan(sweep.plan, store.dir / PLAN, target / PLAN)
+    publish_plan(sweep.plan, None if part else store.dir / PLAN, target / PLAN)
     for name in (KNOWN_SPREAD, CERTIFICATES, HELD_TIME):
         if (store.dir / name).exists():  # an A/A sweep has no copy of certificates
             shutil.copyfile(store.dir / name, target / name)
@@ -220,15 +228,17 @@ def _anchor(title: str) -> str:
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
-def publish_plan(plan: Plan, source: Path, target: Path) -> None:
-    """Data sets that we made are named below runs/, wherever that lay, and the home folder of whoever publishes is `~`: these places say
+def publish_plan(plan: Plan, source: Path | None, target: Path) -> None:
+    """Write the plan to `target`; byte by byte from `source`, the file that holds it, if there is one and nothing in it is hidden.
+
+    Data sets that we made are named below runs/, wherever that lay, and the home folder of whoever publishes is `~`: these places say
     nothing of what was measured, and may name a user.
 
     Of trials that were cut too: they stay in the plan.
     """
     named = {"trials": [_named_below_runs(trial) for trial in plan.trials], "cut": [_named_below_runs(trial) for trial in plan.cut]}
     told = _without_home(plan.model_copy(update=named))
-    if told == plan:
+    if source is not None and told == plan:
         shutil.copyfile(source, target)
     else:
         atomic_write(target, sealed_text(told))

@@ -13,14 +13,15 @@ from tasks.report.other_code import what_mends
 from tasks.report.provenance import strays
 from tasks.sweep.result_file import AGAIN, read_result
 from tasks.sweep.seal import why_unsealed
-from tasks.sweep.store import SweepStore
+from tasks.sweep.store import Plan, SweepStore
 from tasks.sweep.trial_record import damage_of, journal_of
 
 
-def why_not_whole(store: SweepStore) -> list[str]:
+def why_not_whole(store: SweepStore, part: Plan | None = None) -> list[str]:
     """Each reason not to publish the sweep, with the file that it is about; [] for a whole one. Raises StoreError without a plan.
 
-    The plan must be sealed; every trial ended for good, with files that are its own; all ran the code that was planned.
+    The plan must be sealed; every trial ended for good, with files that are its own; all ran the code that was planned. `part`: the plan
+    without the trials that are not to be published, which may be as they are.
     """
     try:
         plan = store.load_plan()
@@ -30,10 +31,11 @@ def why_not_whole(store: SweepStore) -> list[str]:
         return [why]
     if plan.sweep_id != store.sweep_id:
         return [f"{store.dir / PLAN} is the plan of sweep {plan.sweep_id}"]
-    problems = [f"{store.dir}: a process works on it"] if store.is_held() else []
+    plan = part or plan
+    problems = [f"{store.dir}: a process works on it; `sweep stop {store.sweep_id}` ends it"] if store.is_held() else []
     for trial in plan.trials:
         problems += _of_trial(trial, store)
-    return problems or _of_trees(load_sweep(store.dir))
+    return problems or _of_trees(load_sweep(store.dir, plan))
 
 
 def _of_trial(trial: Trial, store: SweepStore) -> list[str]:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from cluster.trial_layout import PLAN
 from experiments.spec.campaign import CampaignFile, CampaignSweep
-from experiments.trial import Outcome
+from experiments.trial import Outcome, Trial
 from tasks.campaign import pages
 from tasks.campaign.pages import publish_pages, sentences
 from tasks.campaign.store import CampaignError, CampaignState, CampaignStore
 from tasks.report.lacks import Lack
 from tasks.sweep.cut import cut
-from tasks.sweep.store import SweepStore
+from tasks.sweep.store import Plan, SweepStore
 from tests.tasks.plan_support import SWEEP_ID, make_plan, make_trial, saved
 
 FILE = CampaignFile(
@@ -53,8 +52,8 @@ def test_sweeps_of_one_folder_share_a_page_which_names_what_was_not_measured(mon
     saved(make_plan([make_trial(1), make_trial(2)]), t1=Outcome.OK, t2=Outcome.INFRA)
     told: list[tuple[list[str], Path, list[Lack]]] = []
 
-    def publish(stores: list[SweepStore], folder: Path, missing: list[Lack], beside: list[str]) -> Path:
-        assert not beside
+    def publish(stores: list[SweepStore], folder: Path, missing: list[Lack], beside: list[str], parts: dict[str, Plan]) -> Path:
+        assert not beside and [len(plan.trials) for plan in parts.values()] == [1]
         assert not any(store.is_held() for store in stores)
         told.append(([store.sweep_id for store in stores], folder, missing))
         return folder / "README.md"
@@ -91,28 +90,14 @@ def test_a_second_page_gives_the_reasons_of_the_first_and_the_sweep_stays_as_its
     if not killed:
         store.save_plan(cut(store, store.load_plan()))
     before = store.load_plan()
-    published: list[int] = []
-    monkeypatch.setattr(pages, "publish", lambda stores, folder, *_: published.append(len(stores[0].load_plan().trials)) or folder)
+    published: list[list[Trial]] = []
+    monkeypatch.setattr(pages, "publish", lambda *given: published.append(given[4].get(SWEEP_ID, before).trials) or given[1])
     why = "when this page was written" if killed else "for want of time"
     for _ in range(2):
         first, _other = publish_pages(FILE, _state(a=SWEEP_ID), tmp_path)
         assert first.missing[0].what == f"1 cell not measured {why}: number 2"
         assert store.load_plan() == before and not store.is_held()
-    assert published == [1, 1]
-
-
-def test_a_plan_that_another_process_changed_while_the_page_was_written_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    store = saved(make_plan([make_trial(1), make_trial(2)]), t1=Outcome.OK)
-    changed = store.load_plan().model_copy(update={"command": "sweep resume"})
-    monkeypatch.setattr(pages, "publish", lambda stores, folder, *_: store.save_plan(changed) or folder)
-    list(publish_pages(FILE, _state(a=SWEEP_ID), tmp_path))
-    assert store.load_plan() == changed
-    held = make_plan([make_trial(1), make_trial(2)])
-    saved(held)
-    with ExitStack() as stack:
-        monkeypatch.setattr(pages, "publish", lambda stores, folder, *_: (stack.enter_context(store.lease()) and folder) or folder)
-        list(publish_pages(FILE, _state(a=SWEEP_ID), tmp_path))
-        assert len(store.load_plan().trials) == 1, "the process that holds it may have read it by now"
+    assert published == [before.trials[:1]] * 2
 
 
 @pytest.mark.parametrize(
@@ -129,7 +114,7 @@ def test_a_plan_that_another_process_changed_while_the_page_was_written_stays(mo
 def test_a_folder_is_named_for_the_device_that_was_measured(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: dict[str, str], name: str
 ) -> None:
-    monkeypatch.setattr(pages, "publish", lambda stores, folder, missing, beside: folder / "README.md")
+    monkeypatch.setattr(pages, "publish", lambda stores, folder, *_: folder / "README.md")
     store = saved(plan := make_plan([make_trial(1), make_trial(2)]), t1=Outcome.OK, t2=Outcome.DOES_NOT_FIT)
     first = plan.trials[0].key
     result = store.result(first)
@@ -141,19 +126,45 @@ def test_a_folder_is_named_for_the_device_that_was_measured(
     assert found == [(f"results/{name}-x1", tmp_path / f"results/{name}-x1" / "README.md", 1)]
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_a_sweep_that_cannot_be_read_refuses_the_page_of_its_device_where_its_results_tell_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: bool
+) -> None:
+    monkeypatch.setattr(pages, "publish", lambda stores, folder, *_: folder / "README.md")
+    ids = {"a": SWEEP_ID, "b": SWEEP_ID.replace("made_up", "another"), "c": SWEEP_ID.replace("made_up", "third")}
+    stores = [_measured_on(ids[called], device) for called, device in (("a", "H100"), ("b", "H200"), ("c", "H100" if told else None))]
+    damaged = stores[-1].dir / PLAN
+    damaged.write_text("{")
+    found = {page.folder: page for page in publish_pages(_of_devices(*ids), _state(**ids), tmp_path)}
+    assert {folder: page.readme is not None for folder, page in found.items()} == {"h100": False, "h200": told}
+    assert [str(damaged) in page.refused for page in found.values()] == [page.readme is None for page in found.values()]
+    only = list(publish_pages(_of_devices("c"), _state(c=ids["c"]), tmp_path))
+    assert [(page.folder, str(damaged) in page.refused) for page in only] == [("h100" if told else "{device}", True)]
+
+
 def test_sweeps_on_other_devices_have_a_page_each(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     told: dict[str, list[str]] = {}
-    called_with = lambda stores, folder, missing, beside: told.setdefault(folder.name, [one.sweep_id for one in stores])  # noqa: E731
+    called_with = lambda stores, folder, *_: told.setdefault(folder.name, [one.sweep_id for one in stores])  # noqa: E731
     monkeypatch.setattr(pages, "publish", called_with)
     ids = {"a": SWEEP_ID, "b": SWEEP_ID.replace("made_up", "another"), "c": SWEEP_ID.replace("made_up", "third")}
     for called, device in (("a", "H100"), ("b", "H200"), ("c", "H100")):
-        store = saved(plan := make_plan([make_trial(1)]).model_copy(update={"sweep_id": ids[called]}), t1=Outcome.OK)
-        result = store.result(plan.trials[0].key)
-        assert result is not None
-        store.save_result(result.model_copy(update={"environment": {"device_kind": "cuda", "device_name": f"NVIDIA {device}"}}))
-    sweeps = [CampaignSweep(name=called, suite="made_up", to="{device}") for called in ids]
-    list(publish_pages(CampaignFile(campaign="two", budget="9m", sweeps=sweeps), _state(**ids), tmp_path))
+        _measured_on(ids[called], device)
+    list(publish_pages(_of_devices(*ids), _state(**ids), tmp_path))
     assert told == {"h100": [ids["a"], ids["c"]], "h200": [ids["b"]]}
+
+
+def _measured_on(sweep_id: str, device: str | None) -> SweepStore:
+    store = saved(plan := make_plan([make_trial(1)]).model_copy(update={"sweep_id": sweep_id}), t1=Outcome.OK)
+    result = store.result(plan.trials[0].key)
+    assert result is not None
+    if device is not None:
+        store.save_result(result.model_copy(update={"environment": {"device_kind": "cuda", "device_name": f"NVIDIA {device}"}}))
+    return store
+
+
+def _of_devices(*names: str) -> CampaignFile:
+    sweeps = [CampaignSweep(name=name, suite="made_up", to="{device}") for name in names]
+    return CampaignFile(campaign="two", budget="9m", sweeps=sweeps)
 
 
 def _state(**sweeps: str) -> CampaignState:

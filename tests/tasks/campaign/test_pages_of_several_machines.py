@@ -181,7 +181,9 @@ def test_trials_of_the_earlier_page_that_a_copy_of_the_sweep_lacks_are_told(page
 
 def test_a_page_that_is_refused_keeps_no_other_from_being_written(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (page / "README.md").write_text("edited")
-    monkeypatch.setattr(pages, "_devices", lambda store: {OLD: "a", NEW: "b"}.get(store.sweep_id, "c"))
+    monkeypatch.setattr(pages, "_environments", lambda store, plan: [store.sweep_id])
+    monkeypatch.setattr(pages, "_cards", lambda sweep: frozenset())
+    monkeypatch.setattr(pages, "_devices", lambda ids: {OLD: "a", NEW: "b"}.get(*ids, "c"))
     first, second, third = FILE.sweeps
     sweeps = [
         first,
@@ -237,6 +239,23 @@ def test_a_sweep_that_stays_beside_another_that_asked_the_same_is_not_said_to_be
     assert sweeps_of(page) == [OLD, NEW]
     measured(AGAIN, set={"batch_size": 8})
     assert written(page.parent, file, small=OLD, twice=AGAIN).replaced == [f"{NEW} of 4 trials, by {AGAIN} of 4"]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_of_two_sweeps_that_asked_the_same_each_is_said_to_be_replaced_by_its_own_entrys(page: Path, turned: bool) -> None:
+    """Their commands name the entry; without that the order of the entries tells."""
+    later = "made-up-20260104-000000-0000"
+    file = FILE.model_copy(update={"sweeps": [FILE.sweeps[0], FILE.sweeps[0].model_copy(update={"name": "twice"})]})
+    for sweep_id, entry in ((OLD, "small"), (NEW, "twice"), (AGAIN, "small"), (later, "twice")):
+        measured(sweep_id, set={"batch_size": 8})
+        if turned:
+            plan = SweepStore(sweep_id).load_plan()
+            SweepStore(sweep_id).save_plan(plan.model_copy(update={"command": f"sweep campaign two --sweep {entry}"}))
+    first = {"small": OLD, "twice": NEW}
+    assert written(page.parent, file.part(["twice", "small"]) if turned else file, **first).replaced == []
+    replaced = written(page.parent, file, small=AGAIN, twice=later).replaced
+    assert sorted(replaced) == [f"{OLD} of 4 trials, by {AGAIN} of 4", f"{NEW} of 4 trials, by {later} of 4"]
+    assert sweeps_of(page) == [AGAIN, later]
 
 
 def test_of_a_page_of_which_no_sweep_stays_nothing_is_said_to_be_missing_still(page: Path) -> None:

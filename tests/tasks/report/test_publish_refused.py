@@ -146,4 +146,4 @@ def test_more_than_one_tree_is_refused(tmp_path: Path) -> None:
 def test_a_sweep_that_is_worked_on_is_refused() -> None:
     store = whole()
     with store.lease():
-        assert why_not_whole(store) == [f"{store.dir}: a process works on it"]
+        assert why_not_whole(store) == [f"{store.dir}: a process works on it; `sweep stop {store.sweep_id}` ends it"]
