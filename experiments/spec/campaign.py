@@ -14,6 +14,7 @@ from pydantic import Field, PrivateAttr, field_validator
 from experiments.config.duration import Duration, seconds
 from experiments.config.errors import ConfigError, Problem, choose
 from experiments.config.named_files import chosen_file, misnamed, named_files
+from experiments.config.paths import REPOSITORY
 from experiments.config.strict import Strict
 from experiments.config.validate import validate
 from experiments.config.yaml_document import Document, load
@@ -29,6 +30,7 @@ RENAMED = {"h200-x1": ("gpu-x1", "gpu-x1-large"), "h200-x2": ("gpu-x2",), "h200-
 # What a sweep is asked for with -> the key that says so here
 _ASKED_WITH = {"suite": "suite", "--profile": "profile", "--pool": "pools", "--only": "only", "--set": "set"}
 _PAGE = re.compile(rf"{RESULTS}/[A-Za-z0-9][A-Za-z0-9._-]*")
+_FILE_NAME = re.compile(r".*\.[A-Za-z]+")  # README.md; but not qwen2.5
 _HERE = Path(__file__).resolve().parents[1] / "campaigns"
 
 
@@ -172,14 +174,22 @@ def _problems(file: CampaignFile, document: Document, path: Path) -> list[Proble
         if sweep.rounds.most < sweep.rounds.least and sweep.rounds.most > 1 and "least" in sweep.rounds.model_fields_set:
             hint = f"write at most {sweep.rounds.most}, or raise `most`"
             problems.append(document.problem((*key, "rounds", "least"), f"is {sweep.rounds.least}, more than `most`", hint))
-        if any(letter in sweep.to.replace(DEVICE, "") for letter in "{}"):
-            problems.append(document.problem((*key, "to"), f"is {sweep.to!r}", f"{DEVICE} alone stands for something"))
-        elif not _PAGE.fullmatch(sweep.to.replace(DEVICE, "device")):
-            hint = f"write {RESULTS}/NAME: pages lie there alone, and NAME has letters, digits, -, _, . and {DEVICE}"
+        if hint := _why_no_page(sweep.to):
             problems.append(document.problem((*key, "to"), f"is {sweep.to!r}", hint))
         if sweep.profile == "auto":
             problems.append(document.problem((*key, "profile"), "is auto, which depends on the machine", "name a profile, or full"))
     return problems
+
+
+def _why_no_page(to: str) -> str:
+    """What would be right instead of this folder of a page; empty where it is right."""
+    if any(letter in to.replace(DEVICE, "") for letter in "{}"):
+        return f"{DEVICE} alone stands for something"
+    if not _PAGE.fullmatch(to.replace(DEVICE, "device")):
+        return f"write {RESULTS}/NAME: pages lie there alone, and NAME has letters, digits, -, _, . and {DEVICE}"
+    if _FILE_NAME.fullmatch(to) or (REPOSITORY / to).is_file():
+        return f"a page is a folder, and that is a file's name: write {RESULTS}/NAME without an ending such as .md"
+    return ""
 
 
 def campaigns() -> dict[str, Path]:

@@ -80,6 +80,19 @@ def test_a_page_that_no_document_would_find_or_that_lies_in_the_code_is_refused_
     assert str(wrong.value) == f"{tmp_path}/mine.yaml:4: sweeps[0].to: is {to.rstrip('/')!r}; {WRITE_TO}"
 
 
+@pytest.mark.parametrize(
+    "to", ["docs/results/README.md", "docs/results/README.md/", "docs/results/mine.html", "docs/results/{device}.md", "docs/results/CNAME"]
+)
+def test_a_page_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str) -> None:
+    (tmp_path / "docs" / "results").mkdir(parents=True)
+    (tmp_path / "docs" / "results" / "CNAME").touch()
+    monkeypatch.setattr("experiments.spec.campaign.REPOSITORY", tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        load_campaign(written(tmp_path, GOOD.replace("to: docs/results/mine}", f'to: "{to}"}}', 1)))
+    hint = "a page is a folder, and that is a file's name: write docs/results/NAME without an ending such as .md"
+    assert str(caught.value).endswith(f"mine.yaml:4: sweeps[0].to: is '{to.rstrip('/')}'; {hint}")
+
+
 @pytest.mark.parametrize("to", ["docs/results/mine", "docs/results/mine/", "docs/results/{device}", "docs/results/Mine_2.5-{device}-x1"])
 def test_folders_of_pages(tmp_path: Path, to: str) -> None:
     assert load_campaign(written(tmp_path, GOOD.replace("to: docs/results/mine}", f'to: "{to}"}}', 1))).sweeps[0].to == to.rstrip("/")
