@@ -12,13 +12,13 @@ from experiments.config import duration
 from experiments.config.errors import ConfigError, DamagedFile, Problem
 from experiments.spec.campaign import CampaignFile, CampaignSweep
 from experiments.trial import Trial
-from tasks.campaign.question import asked_for
 from tasks.campaign.store import CampaignState
 from tasks.rounds.decide_plan import one_more_round
 from tasks.rounds.growth import seconds_run
 from tasks.sweep.cut import restored
 from tasks.sweep.deadline import expected_trial_s, times_so_far
 from tasks.sweep.plan import check_ready, check_values, expected_seconds, make_plan, renew
+from tasks.sweep.question import asked_for
 from tasks.sweep.request_text import overrides_of
 from tasks.sweep.store import OF_CAMPAIGN, Plan, Request, SweepStore, exit_status, readable_result
 from tasks.sweep.what_is_left import what_is_left

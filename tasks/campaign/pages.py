@@ -14,7 +14,6 @@ from cluster.trial_layout import PLAN, RESULTS, TRIALS
 from experiments.config.errors import DamagedFile, UserError
 from experiments.spec.campaign import DEVICE, CampaignFile, CampaignSweep
 from experiments.trial import TrialResult
-from tasks.campaign.question import Question, asked_for
 from tasks.campaign.store import CampaignError, CampaignState
 from tasks.report.lacks import YET, Lack, lacks_of
 from tasks.report.manifest import MANIFEST, check_published
@@ -24,6 +23,7 @@ from tasks.report.publish import publish
 from tasks.report.republish import sweeps_of
 from tasks.report.text_format import plural
 from tasks.sweep.cut import cut, restored
+from tasks.sweep.question import Question, asked_for
 from tasks.sweep.request_text import set_and_chosen
 from tasks.sweep.store import Plan, SweepStore, read_plan, readable_result
 

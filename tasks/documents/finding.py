@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tasks.analysis.certificates import known_of
 from tasks.analysis.results import load_sweep
-from tasks.documents.published import SweepOnPage
 from tasks.report.certificate_text import certificates_in_brief
 from tasks.report.list_line import list_line
 from tasks.report.model import Report, report_of, report_source
+from tasks.report.published_pages import SweepOnPage
 
 
 def head_of(sweep: SweepOnPage) -> Report | None:

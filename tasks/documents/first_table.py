@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from tasks.analysis.results import load_sweep
-from tasks.documents.published import SweepOnPage, sweep_on_page
 from tasks.report.given_command import given_command
 from tasks.report.headline import headline_of
 from tasks.report.held_text import held_sentence
 from tasks.report.markdown import code, comparison_markdown, md, prose
 from tasks.report.model import report_of, report_source
+from tasks.report.published_pages import SweepOnPage, sweep_on_page
 
 
 def first_table(folder: Path, root: Path) -> str:

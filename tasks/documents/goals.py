@@ -21,10 +21,10 @@ from experiments.trial import Scalar
 from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import told_ratio
 from tasks.analysis.waterfall import waterfall_of, why_left_out
-from tasks.documents.published import Page, SweepOnPage
 from tasks.report.markdown import grid, md
 from tasks.report.model import Report
 from tasks.report.published_beside import ENOUGH
+from tasks.report.published_pages import Page, SweepOnPage
 from tasks.report.text_format import change_text, devices_told, listed, percent, plural, quantity, spread
 
 PATH = Path(__file__).with_name("goals.yaml")

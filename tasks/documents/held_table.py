@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from statistics import median
 
 from tasks.analysis.held_time import MEASURED, HeldTime, HeldTrial
-from tasks.documents.published import Page, SweepOnPage
 from tasks.report.held_text import grouped, share_told
 from tasks.report.markdown import grid, md
+from tasks.report.published_pages import Page, SweepOnPage
 from tasks.report.text_format import devices_told, number, plural
 
 GOAL = 0.6  # of the time that a sweep holds its devices, measured

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from experiments.metric import Kind
-from tasks.documents.published import SweepOnPage
 from tasks.report.answer import Answer
 from tasks.report.cell_names import names_among
 from tasks.report.markdown import md
 from tasks.report.model import Report
+from tasks.report.published_pages import SweepOnPage
 from tasks.report.text_format import quantity, spread
 
 MOST_LINES = 3

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from experiments.spec.suite_files import title_of
 from tasks.documents.goals import GoalTables
-from tasks.documents.other_hosts import on_other_hosts
-from tasks.documents.published import Page, SweepOnPage
 from tasks.report.markdown import grid, md
+from tasks.report.other_hosts import on_other_hosts
+from tasks.report.published_pages import Page, SweepOnPage
 from tasks.report.text_format import listed
 
 HEAD = """# Results

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tasks.documents.published import Page
 from tasks.report.markdown import grid, md
 from tasks.report.model import Report
 from tasks.report.published_beside import Beside, published_beside, setting
+from tasks.report.published_pages import Page
 from tasks.report.text_format import plural
 
 HEADER = ["published by others", "setting", "their value", "ours", "of which cells", "what differs", "page", "source"]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from experiments.spec.load import SuiteInfo
 from tasks.documents.in_short import InShort
-from tasks.documents.published import Page, SweepOnPage
 from tasks.report.markdown import md
 from tasks.report.published_beside import ENOUGH
+from tasks.report.published_pages import Page, SweepOnPage
 
 NOTHING = "not measured with repeats yet"
 ABOVE = "the table above"

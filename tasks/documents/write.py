@@ -15,10 +15,10 @@ from tasks.documents.in_short import in_short
 from tasks.documents.index import index_of
 from tasks.documents.marked_block import with_block
 from tasks.documents.metrics_table import metrics_table
-from tasks.documents.published import pages_in
 from tasks.documents.ratios_of_others import ratios_table
 from tasks.documents.suites_table import suites_table
 from tasks.report.lacks import README
+from tasks.report.published_pages import pages_in
 
 COMMAND = "python -m tasks.documents"
 FIRST = Path("docs/results/bridgetower-smoke-two-sizes-cpu/bridgetower-20261122-185509-ed66")  # the sweep of README's first table

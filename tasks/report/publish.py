@@ -36,6 +36,7 @@ from tasks.report.list_line import list_line
 from tasks.report.manifest import MANIFEST, check_published, files_below, listed_files, write_manifest
 from tasks.report.markdown import render_text
 from tasks.report.model import Report, kind_of, make_report
+from tasks.report.other_hosts import same_on_others
 from tasks.report.page_folder import PublishError, clear_leftovers, new_page
 from tasks.report.provenance import commits_text, ran_at, tree_text
 from tasks.report.section import Bullets, Section
@@ -116,7 +117,7 @@ def publish(
     with new_page(folder) as temporary:
         published = [publish_again(folder / sweep_id, temporary / sweep_id) for sweep_id in beside]
         published += [_publish_sweep(store, temporary / store.sweep_id, parts.get(store.sweep_id)) for store in stores]
-        write_page(published, missing, temporary)
+        write_page(published, missing, temporary, folder)
     return given / README
 
 
@@ -132,11 +133,13 @@ def _why_not_there(folder: Path) -> list[str]:
     return [f"{folder / name} is not of the page that is there; move it away" for name in unknown]
 
 
-def write_page(sweeps: Sequence[PublishedSweep], missing: Sequence[Lack], folder: Path) -> None:
-    """README, manifest and what is missing, of a folder that holds the files of these sweeps."""
+def write_page(sweeps: Sequence[PublishedSweep], missing: Sequence[Lack], folder: Path, page: Path) -> None:
+    """README, manifest and what is missing, of a folder that holds the files of these sweeps, and is to become `page`."""
     together = pooled_certificates([sweep.certificates for sweep in sweeps])
     sweeps = [replace(one, heading=_told_apart(one, [other for other in sweeps if other.heading == one.heading])) for one in sweeps]
-    text = render_text("published.md.jinja", title=_title(sweeps), sweeps=sweeps, missing=missing, together=together)
+    elsewhere = same_on_others(page, [folder / one.sweep_id for one in sweeps])
+    told = {"title": _title(sweeps), "sweeps": sweeps, "missing": missing, "together": together, "elsewhere": elsewhere}
+    text = render_text("published.md.jinja", **told)
     (folder / README).write_text(text, encoding="utf-8")
     write_lacks(folder, missing)
     write_manifest(folder)

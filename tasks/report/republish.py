@@ -31,7 +31,7 @@ def republish(folder: Path, without: Collection[str] = ()) -> Path:
         raise PublishError(f"{folder}: no sweep would be left; remove the folder instead")
     with new_page(folder) as temporary:
         published = [publish_again(folder / name, temporary / name) for name in stays]
-        write_page(published, [lack for lack in lacks_of(folder) if lack.sweep_id not in without], temporary)
+        write_page(published, [lack for lack in lacks_of(folder) if lack.sweep_id not in without], temporary, folder)
     return given / README
 
 

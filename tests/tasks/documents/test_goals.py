@@ -22,9 +22,9 @@ from tasks.analysis.waterfall import Waterfall
 from tasks.documents import goals
 from tasks.documents.finding import head_of
 from tasks.documents.goals import Goal, Near, goal_tables, how_far, nearest, read_goals, where_the_peak_went
-from tasks.documents.published import Page, pages_in
 from tasks.report.model import Report
 from tasks.report.publish import publish
+from tasks.report.published_pages import Page, pages_in
 from tests.tasks.cell_support import made, repeats, workers
 from tests.tasks.fake_sweep import SUITE, Fake, whole_sweep
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tasks.analysis.held_time import HeldTime, HeldTrial
 from tasks.documents.held_table import beside_s, held_tables
-from tasks.documents.published import Page, SweepOnPage
+from tasks.report.published_pages import Page, SweepOnPage
 from tests.tasks.plan_support import make_plan, make_suite
 
 FIRST = HeldTrial("a", "gpu", {"launch": 6.0, "build": 2.0, "first_step": 12.0, "warmup": 5.0, "measured": 10.0, "teardown": 0.2})

@@ -14,8 +14,8 @@ from experiments.stats.loss_parity import Parity, ParityStatus
 from experiments.stats.verdict import Verdict
 from tasks.analysis.looks import NOT_LOOKED
 from tasks.documents.in_short import MOST_LINES, InShort, in_short, line_of
-from tasks.documents.published import SweepOnPage
 from tasks.report.answer import find_answers
+from tasks.report.published_pages import SweepOnPage
 from tests.tasks.cell_support import OTHER, ROUGH, disturbed, in_threes, judged, made, repeats, report_of, row, settings, workers
 
 

@@ -21,12 +21,12 @@ from tasks.documents.first_table import first_table, measured
 from tasks.documents.goals import GoalTables
 from tasks.documents.in_short import InShort, in_short
 from tasks.documents.index import index_of
-from tasks.documents.other_hosts import on_other_hosts
-from tasks.documents.published import Page, SweepOnPage, pages_in, sweep_on_page
 from tasks.documents.suites_table import suites_table
 from tasks.report.headline import Headline
 from tasks.report.markdown import headline_markdown
+from tasks.report.other_hosts import on_other_hosts
 from tasks.report.publish import publish
+from tasks.report.published_pages import Page, SweepOnPage, pages_in, sweep_on_page
 from tasks.sweep.store import DecideSettings, SweepStore
 from tests.tasks.cell_support import make_plan, row, settings, workers
 from tests.tasks.fake_sweep import SUITE, Fake, as_suite, whole_sweep

@@ -9,11 +9,11 @@ import pytest
 from experiments.config.paths import runs_root
 from experiments.trial import Outcome
 from tasks.analysis.results import load_sweep
-from tasks.documents.published import sweep_on_page
 from tasks.report.cell_counts import per_cell
 from tasks.report.html import render_html
 from tasks.report.model import make_report
 from tasks.report.publish import publish
+from tasks.report.published_pages import sweep_on_page
 from tests.tasks.fake_sweep import SWEEP_ID, Fake, trial_dirs, whole_sweep
 
 

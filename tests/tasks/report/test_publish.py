@@ -18,12 +18,12 @@ from experiments.trial import DataSource
 from flows.cli.commands import app
 from tasks.analysis.results import ResultsError, load_sweep
 from tasks.documents.finding import finding, head_of
-from tasks.documents.published import pages_in
 from tasks.report.comparison_table import TextTable
 from tasks.report.manifest import check_published
 from tasks.report.model import make_report
 from tasks.report.page_folder import PublishError
 from tasks.report.publish import publish
+from tasks.report.published_pages import pages_in
 from tasks.report.republish import republish
 from tasks.sweep.store import AaSettings, SweepStore
 from tests.tasks.aa_support import SETTINGS

@@ -83,7 +83,7 @@ def test_a_sweep_that_a_later_one_replaced_leaves_the_page_with_what_it_lacked(p
     kept = Lack(called="c", sweep_id=SECOND, what="fewer trials than planned")
     lacking = [Lack(called="b", sweep_id=FIRST, what="fewer trials than planned"), kept]
     with new_page(page) as temporary:
-        write_page([publish_again(page / name, temporary / name) for name in (FIRST, SECOND)], lacking, temporary)
+        write_page([publish_again(page / name, temporary / name) for name in (FIRST, SECOND)], lacking, temporary, page)
     before = contents(page)
     done = CliRunner().invoke(app, ["publish", "--again", str(page), "--without", FIRST])
     assert done.exit_code == 0 and check_published(page) == [] and lacks_of(page) == [kept]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from experiments.spec.campaign import CampaignSweep
-from tasks.campaign.question import asked_for
+from tasks.sweep.question import asked_for
 from tasks.sweep.store import Request
 
 

@@ -77,10 +77,11 @@ class Page:
 
 def pages_in(folder: Path) -> list[Page]:
     """Every page in `folder`, by name. Raises ResultsError, DamagedFile for one whose manifest, plan or results cannot be read."""
-    return [_page(readme.parent) for readme in sorted(folder.glob(f"*/{README}"))]
+    return [page_of(readme.parent) for readme in sorted(folder.glob(f"*/{README}"))]
 
 
-def _page(folder: Path) -> Page:
+def page_of(folder: Path) -> Page:
+    """One page. Raises as `pages_in` does."""
     text = (folder / README).read_text(encoding="utf-8")
     title = re.sub(r"\\(.)", r"\1", text.partition("\n")[0].removeprefix("# "))
     if not (folder / MANIFEST).is_file():
