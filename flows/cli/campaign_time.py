@@ -38,12 +38,19 @@ def check_holds_any(entries: Sequence[Entry], budget_s: float, key: str, part: s
     raise ConfigError.one(key, None, "", problem, f"give more, such as `sweep campaign {part} --budget {_enough(least_s)}`")
 
 
-def time_to_go_on(entries: Sequence[Entry], budget_s: float, usual_s: float = 0.0) -> str | None:
-    """The time that a further run needs where nothing of what is left fits in `budget_s`, such as 5m; None where it is enough."""
+def time_to_go_on(entries: Sequence[Entry], budget_s: float, usual_s: float = 0.0, *, in_vain: bool = False) -> str | None:
+    """The time that a further run needs where nothing of what is left fits in `budget_s`, such as 5m; None where it is enough. `in_vain`: a
+    run of as long came to none of it, since its start took too much of the time."""
     shortest = _shortest(entries, usual_s)
-    if shortest is None or any(entry.runs(budget_s - REPORT_S, usual_s) for entry in entries):
+    if shortest is None or (not in_vain and any(entry.runs(budget_s - REPORT_S, usual_s) for entry in entries)):
         return None
-    return _enough(shortest.least_s(usual_s))
+    return _enough(max(shortest.least_s(usual_s), budget_s if in_vain else 0.0))
+
+
+def measured_nothing(before: Sequence[Entry], after: Sequence[Entry]) -> bool:
+    """Whether a run that ended well came to no trial, and had no report to make up for."""
+    done = [sum(len(entry.plan.trials) - len(entry.to_do) for entry in entries) for entries in (before, after)]
+    return done[0] == done[1] and not any(entry.unreported for entry in before)
 
 
 def _shortest(entries: Sequence[Entry], usual_s: float) -> Entry | None:

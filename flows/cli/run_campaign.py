@@ -19,7 +19,7 @@ from experiments.config import duration
 from experiments.config.paths import REPOSITORY
 from experiments.spec.campaign import CampaignFile
 from experiments.trial import Trial
-from flows.cli.campaign_time import REPORT_S, check_holds_any, time_to_go_on
+from flows.cli.campaign_time import REPORT_S, check_holds_any, measured_nothing, time_to_go_on
 from flows.cli.run_sweep import KEEP, SEVERITY, run_sweep
 from flows.cli.show_campaign import print_entries, print_left, print_page
 from flows.cli.show_plan import print_lacking
@@ -91,10 +91,13 @@ class Campaign:
                 status = self._run(entries, out, err)
             finally:
                 KEEP.set(None)
-            entries = self._entries()
-            go_on = self._go_on(time_to_go_on(entries, self.budget_s, self._usual_s()) or self.budget)
-            print_left(err, entries, self.asked, go_on, told_to_end=TOLD_TO_END.is_set())
-            return status
+            left = self._entries()
+            in_vain = status == 0 and not TOLD_TO_END.is_set() and measured_nothing(entries, left)
+            longer = time_to_go_on(left, self.budget_s, self._usual_s(), in_vain=in_vain)
+            if in_vain and longer:
+                err.print("this run measured nothing: its time was too short for a trial once it had started", highlight=False)
+            print_left(err, left, self.asked, self._go_on(longer or self.budget), told_to_end=TOLD_TO_END.is_set())
+            return 1 if in_vain and longer else status
 
     def _check_time(self, entries: Sequence[Entry]) -> None:
         """Raise ConfigError where a sweep's own time, or this run's, holds nothing of what is left."""

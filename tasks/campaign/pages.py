@@ -70,7 +70,7 @@ def publish_pages(file: CampaignFile, state: CampaignState, root: Path) -> Itera
     may have run on another machine, whose runs are not here. Raises OSError; CampaignError where nothing was measured at all.
     """
     if not any(_may_be_measured(store) for store in (_store(spec, state) for spec in file.sweeps) if store):
-        raise CampaignError(f"nothing of {file.campaign} was measured yet; the same command without --publish does")
+        raise CampaignError(f"nothing of {file.campaign} was measured yet; the same command without --publish measures it")
     for to in dict.fromkeys(spec.to for spec in file.sweeps):
         yield from _pages_of(to, [spec for spec in file.sweeps if spec.to == to], state, root)
 

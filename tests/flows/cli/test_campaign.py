@@ -229,7 +229,8 @@ def test_a_sweep_of_which_only_rounds_are_left_is_told_that_it_has_time_for_them
     once_more = lambda trial: trial.model_copy(update={"key": trial.key[::-1], "repeat": 2})  # noqa: E731
     grown = lambda plan: {"trials": [*plan.trials, *map(once_more, plan.trials)]}  # noqa: E731
     monkeypatch.setattr("tasks.campaign.entries.one_more_round", lambda store, plan, ran_s: plan.model_copy(update=grown(plan)))
-    assert machine().exit_code == 0 and machine.more == [True]
+    machine()
+    assert machine.more == [True]
 
 
 def test_a_template_is_begun_one_sweep_ahead_and_no_further(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
