@@ -270,13 +270,16 @@ def _told(plan: Plan, file: CampaignFile, spec: CampaignSweep, overrides: Overri
 
 
 def check_rehearsed(file: CampaignFile, state: CampaignState, overrides: Overrides) -> None:
-    """Raise ConfigError where a sweep was measured with something else than the file and these options ask for, DamagedFile for its plan:
-    its page would have other settings than the command that wrote it."""
+    """Raise ConfigError where a sweep was measured with something else than the file and these options ask for: its page would have other
+    settings than the command that wrote it. One whose plan cannot be read has no page, which `publish_pages` tells."""
     for spec in file.sweeps:
         store = SweepStore(sweep_id) if (sweep_id := state.sweeps.get(spec.called)) else None
         if store is None or not store.exists():
             continue
-        request = store.load_plan().request
+        try:
+            request = store.load_plan().request
+        except DamagedFile:
+            continue
         asked = _request(spec, overrides, 1.0)
         if asked_for(request) != asked_for(asked):
             given = shlex.join(overrides_of(request.model_copy(update={"repeats": None}))) or "nothing chosen or set"

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from cluster.trial_layout import PLAN
 from flows.cli import run_campaign
 from tasks.campaign.pages import WrittenPage
 from tasks.campaign.store import CampaignStore
 from tasks.report.lacks import Lack
+from tasks.sweep.store import SweepStore
 from tests.flows.cli.test_campaign import Machine, machine
 
 __all__ = ["machine"]  # a fixture
@@ -56,6 +58,17 @@ def test_pages_of_a_rehearsal_are_of_the_settings_that_are_given(machine: Machin
     assert machine("--set", "steps=60").exit_code == 0 and machine("--publish", "--set", "steps=60").exit_code == 0
     assert written[1:] == [(CampaignStore("two-rehearsal").dir, CampaignStore("two-rehearsal").load().sweeps)]
     assert written[1][1] != state.sweeps
+
+
+def test_a_damaged_sweep_of_a_rehearsal_is_left_to_its_own_page(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.campaign.pages.publish", lambda stores, folder, *_: folder / "README.md")
+    assert machine("--set", "steps=50").exit_code == 0
+    store = CampaignStore("two-rehearsal")
+    damaged = SweepStore(store.load().sweeps["synthetic-smoke"]).dir / PLAN
+    damaged.write_text("{")
+    done = machine("--publish", "--set", "steps=50")
+    assert done.exit_code == 1 and done.stderr.startswith(f"no page docs/results/first: {damaged}, line 1: is not JSON"), done.output
+    assert done.stdout == f"published: {store.dir / 'docs/results/second/README.md'}\n"
 
 
 def test_a_campaign_under_another_state_is_published_with_the_settings_that_it_was_run_with(machine: Machine) -> None:
