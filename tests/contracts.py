@@ -103,13 +103,15 @@ def _a_process_that_dies_is_over_without_success(launcher: Launcher, trial: Tria
 def _another_process_finds_the_second_attempt_and_stops_all_of_it(
     make: Callable[[], Launcher], launcher: Launcher, trial: Trial, folder: Path
 ) -> None:
-    """From launch.json alone or the journal alone, with the child that left the trial's session."""
+    """From launch.json alone, as it is before or after the start, or the journal alone, with the child that left the trial's session."""
     launchers.save(launcher.start(trial, folder, 2), folder)
     other, found = make(), launchers.load(folder)
     assert found is not None and found.attempt == 2
     left = _left_behind(other, found, folder)
     left_born = processes.start_time(left)
     begun = [record for record in JournalFollower(folder / "journal.jsonl").poll() if record["kind"] == "attempt"][-1]
+    starting = other.starting(trial, folder, 2)
+    assert starting.starting and other.find_started(starting) == found and other.status(starting).running
     lost = other.find_lost(trial, folder, begun)
     assert lost.model_copy(update={"born": found.born}) == found and other.status(lost).running
     assert left in [process.pid for process in processes.of_trial(trial.key)]

@@ -28,7 +28,10 @@ class Launch(Strict):
     launcher: Literal["local", "ray_job"]
     key: TrialKey
     attempt: int = Field(ge=1)
-    id: str = Field(description="process id (local) or submission id (Ray job)")
+    id: str = Field(description="process id (local; empty while `starting`) or submission id (Ray job)")
+    starting: bool = Field(
+        False, description="written before the start, which its flow has not learnt the end of: whether it began is to be found out"
+    )
     folder: str | None = Field(None, description="Ray job: folder of the trial's files as its process sees it, a path or a URI")
     born: float | None = Field(
         None, description="local: start time of the process, Unix s, since a later one may have the same id; null: it is over already"
@@ -60,8 +63,17 @@ class LaunchRefused(LaunchError):
 class Launcher(Protocol):
     """Runs trials on one pool. Any process that can reach the pool may call any method."""
 
+    def starting(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
+        """The launch of an attempt that is about to be started, as far as it is known by then: enough for `find_started` and `stop`."""
+
     def start(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
         """Start one attempt and return once the pool has accepted it. Raises LaunchError."""
+
+    def find_started(self, launch: Launch) -> Launch | None:
+        """The whole launch of one that is `starting`, whose flow died meanwhile; None if nothing of it was started, or is left.
+
+        Raises LaunchError if the pool does not answer.
+        """
 
     def status(self, launch: Launch) -> Status:
         """State of the launch. Raises LaunchError if the pool does not answer; the trial may still be running."""
@@ -85,7 +97,7 @@ class Launcher(Protocol):
         """As `stop`, of an attempt whose launch.json is lost. `attempt`: its number, as far as that is known. Raises LaunchError."""
 
     def find_lost(self, trial: Trial, trial_dir: Path, begun: Record) -> Launch:
-        """The launch of an attempt that has begun, and whose flow died before it wrote launch.json.
+        """The launch of an attempt that has begun its journal, and whose flow died before launch.json had all of it.
 
         `begun`: the attempt's first record in the journal, which may run still or be over.
         """
@@ -109,7 +121,7 @@ def for_pool(pool: Pool) -> Launcher:
 
 
 def save(launch: Launch, trial_dir: Path) -> None:
-    """Write launch.json, right after the start: until the attempt has begun its journal only this file leads back to it."""
+    """Write launch.json, right before a start and right after it: whenever a flow dies, this file leads to what it started."""
     atomic_write(trial_dir / LAUNCH, launch.model_dump_json(indent=1))
 
 
@@ -119,9 +131,11 @@ def load(trial_dir: Path) -> Launch | None:
 
 
 def find(trial: Trial, trial_dir: Path, launcher: Callable[[], Launcher], records: Sequence[Record] | None = None) -> Launch | None:
-    """The trial's last launch, also one that is not in launch.json; None if it was never started. Raises DamagedFile, JournalError.
+    """The trial's last launch; None if it was never started. Raises DamagedFile and JournalError, and LaunchError if its pool is asked and
+    does not answer.
 
-    A flow that dies right after a start leaves no launch.json of it. The attempt's journal then leads to it, and the launch is saved.
+    A flow that dies during a start leaves a launch.json that is `starting`. The attempt's journal, else its pool, then tells whether it
+    began, and the whole launch is saved. Where it did not begin, launch.json stays: the next attempt takes its number.
     `launcher`: gives that of the trial's pool, where it is needed. `records`: the journal's, if the caller has read it; else it is read.
     """
     saved = load(trial_dir)
@@ -131,10 +145,19 @@ def find(trial: Trial, trial_dir: Path, launcher: Callable[[], Launcher], record
         except JournalError:
             if saved is None:
                 raise
-            return saved
+            records = []
     begun = next((record for record in reversed(records) if record["kind"] == "attempt"), None)
-    if begun is None or (saved is not None and begun["attempt"] <= saved.attempt):
+    known = 0 if saved is None else saved.attempt
+    found: Launch | None
+    if begun is not None and (begun["attempt"] > known or (saved is not None and saved.starting and begun["attempt"] == known)):
+        found = launcher().find_lost(trial, trial_dir, begun)
+    elif saved is not None and saved.starting:
+        found = launcher().find_started(saved)
+    else:
         return saved
-    found = launcher().find_lost(trial, trial_dir, begun)
+    if found is None:
+        return None
+    if saved is not None and found.attempt == saved.attempt:
+        found = found.model_copy(update={"replaces": saved.replaces})
     save(found, trial_dir)
     return found

@@ -43,11 +43,14 @@ class LocalLauncher:
                 return self._templates.get(variant, trial, trial_environment(trial, variant.tree), trial_dir / LOG)
         return None
 
+    def starting(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
+        return Launch(launcher="local", key=trial.key, attempt=attempt, id="", starting=True)
+
     def start(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
         variant = variant_of(trial, self.pool)
         arguments = trial_command(trial_dir, attempt, told=variant.write(trial, trial_dir))
         environment = trial_environment(trial, variant.tree)
-        processes.end_all(trial.key)  # what was started by a flow that died before it could save the launch
+        processes.end_all(trial.key)  # what an earlier attempt left
         with open(trial_dir / LOG, "ab") as log:
             log.write(heading(attempt).encode())
         start = (arguments, environment, trial_dir / LOG)
@@ -94,6 +97,8 @@ class LocalLauncher:
         return wanted and variant.has("template")
 
     def status(self, launch: Launch) -> Status:
+        if launch.starting:
+            return Status(running=processes.first_of(launch.key) is not None)
         child = self._children.get(launch.key)
         if child is not None and str(child.pid) == launch.id:
             code = child.poll()
@@ -109,11 +114,12 @@ class LocalLauncher:
         """Nothing to copy: the flow writes into the trial's folder itself."""
 
     def stop(self, launch: Launch, grace_s: float = 5.0) -> None:
-        if self.status(launch).running:
+        whole = self.find_started(launch) if launch.starting else launch
+        if whole is not None and self.status(whole).running:
             with suppress(ProcessLookupError):
-                os.kill(int(launch.id), signal.SIGTERM)
+                os.kill(int(whole.id), signal.SIGTERM)
             deadline = time.monotonic() + grace_s
-            while self.status(launch).running and time.monotonic() < deadline:
+            while self.status(whole).running and time.monotonic() < deadline:
                 time.sleep(0.05)
         processes.end_all(launch.key)
         child = self._children.pop(launch.key, None)
@@ -122,6 +128,10 @@ class LocalLauncher:
 
     def stop_lost(self, trial: Trial, trial_dir: Path, attempt: int) -> None:
         processes.end_all(trial.key)
+
+    def find_started(self, launch: Launch) -> Launch | None:
+        first = processes.first_of(launch.key)
+        return first and launch.model_copy(update={"id": str(first.pid), "born": first.born, "starting": False})
 
     def find_lost(self, trial: Trial, trial_dir: Path, begun: Record) -> Launch:
         born = next((process.create_time() for process in processes.of_trial(trial.key) if process.pid == begun["pid"]), None)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import select
 import time
+from contextlib import suppress
+from typing import NamedTuple
 
 import psutil
 
@@ -29,6 +31,24 @@ def of_trial(key: str) -> list[psutil.Process]:
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess, OSError):
             continue  # it has ended, or belongs to another user
     return marked
+
+
+class First(NamedTuple):
+    """`born`: start time, Unix s."""
+
+    pid: int
+    born: float
+
+
+def first_of(key: str) -> First | None:
+    """The process of the trial on this machine that started the others; None if there is none. It may not have begun its journal."""
+    parents: dict[int, tuple[float, int]] = {}
+    for process in of_trial(key):
+        with suppress(psutil.NoSuchProcess):
+            if not _over(process):
+                parents[process.pid] = process.create_time(), process.ppid()
+    firsts = [First(pid, born) for pid, (born, parent) in parents.items() if parent not in parents]
+    return min(firsts, key=lambda first: (first.born, first.pid), default=None)
 
 
 def of_the_cluster(process: psutil.Process) -> bool:

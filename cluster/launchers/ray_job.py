@@ -3,7 +3,7 @@
 A trial with several workers runs a stock TorchTrainer; one with a single worker runs in the job itself, which holds the worker's resources.
 
 The job outlives the process that submitted it and is found again by its submission id, `<trial key>-a<attempt>`. Submitting the same
-attempt twice starts one job, also if the first process died before it could write launch.json.
+attempt twice starts one job, also if the first process died before it could note that the job was submitted.
 """
 
 from __future__ import annotations
@@ -52,6 +52,9 @@ class RayJobLauncher:
         self._pending_since: dict[str, float] = {}
         self._nodes: dict[str, tuple[float, str | None]] = {}  # launch -> when its node was asked for, and why it is lost
 
+    def starting(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
+        return self._launch(trial, trial_dir, attempt).model_copy(update={"starting": True})
+
     def start(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
         launch = self._launch(trial, trial_dir, attempt)
         folder = self.files.folder(trial, trial_dir)
@@ -89,14 +92,9 @@ class RayJobLauncher:
         return launch
 
     def status(self, launch: Launch) -> Status:
-        try:
-            details = self._client().get_job_info(launch.id)
-        except LaunchError:
-            raise
-        except Exception as error:
-            if str(error).startswith(_UNKNOWN_JOB):
-                return Status(running=False, message=f"pool {self.pool.name} does not know job {launch.id}: its head was restarted")
-            raise self._failed("does not answer", error) from error
+        details = self._details(launch)
+        if details is None:
+            return Status(running=False, message=f"pool {self.pool.name} does not know job {launch.id}: its head was restarted")
         state = details.status.value
         if state == "RUNNING" and (lost := self._lost(launch, details.driver_node_id)):
             return Status(running=False, message=f"pool {self.pool.name} has lost its node: {lost}")
@@ -108,6 +106,17 @@ class RayJobLauncher:
             exit_code=details.driver_exit_code if state in _OVER else None,
             message=details.message if state in ("FAILED", "PENDING") else None,
         )
+
+    def _details(self, launch: Launch) -> Any:
+        """What the cluster knows of the job; None where it does not know it. Raises LaunchError."""
+        try:
+            return self._client().get_job_info(launch.id)
+        except LaunchError:
+            raise
+        except Exception as error:
+            if str(error).startswith(_UNKNOWN_JOB):
+                return None
+            raise self._failed("does not answer", error) from error
 
     def _lost(self, launch: Launch, node: str | None) -> str | None:
         """Why the node of a running job is lost; None while it is not.
@@ -158,6 +167,9 @@ class RayJobLauncher:
 
     def stop_lost(self, trial: Trial, trial_dir: Path, attempt: int) -> None:
         self.stop(self._launch(trial, trial_dir, attempt))
+
+    def find_started(self, launch: Launch) -> Launch | None:
+        return None if self._details(launch) is None else launch.model_copy(update={"starting": False})
 
     def find_lost(self, trial: Trial, trial_dir: Path, begun: Record) -> Launch:
         return self._launch(trial, trial_dir, begun["attempt"])

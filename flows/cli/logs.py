@@ -53,7 +53,7 @@ def _attempts(store: SweepStore, trial: Trial) -> dict[int, str]:
     text = path.read_text(errors="replace") if path.exists() else ""
     parts = attempts_in(text) or ({1: text} if text else {})  # an early one has no headings
     launch = launchers.load(folder)
-    if launch is not None and launch.launcher == "ray_job" and not _ended(launch, store.result(trial.key)):
+    if launch is not None and launch.launcher == "ray_job" and not launch.starting and not _ended(launch, store.result(trial.key)):
         began = heading(launch.attempt, (folder / LAUNCH).stat().st_mtime)
         parts[launch.attempt] = began + launchers.for_pool(find_pool(load_pools(), trial.pool)).log(launch, folder)
     return parts

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from cluster import launchers
@@ -47,8 +48,10 @@ class AttemptStarter:
 
     @property
     def next_number(self) -> int:
-        """Number of the next new attempt, 1 for the first."""
-        return last_attempt(self._folder) + 1
+        """Number of the next new attempt, 1 for the first: that of the last one again where its start came to nothing. On Ray the job then
+        has the same id, so one whose submission is still on its way is not started twice."""
+        starting = self._starting()
+        return last_attempt(self._folder) + 1 if starting is None else starting.attempt
 
     def begin(self, *, again: TrialResult | None = None) -> Attempt | Measured | None:
         """The attempt to follow now; the last one where that has ended and was measured; None if the sweep was stopped. `again`: the
@@ -57,8 +60,10 @@ class AttemptStarter:
         Raises LaunchError if the pool is down for longer than its `wait_s`, and JournalError for a journal that was changed by others.
         """
         records, damage = self._journal()
-        before = launchers.find(self._trial, self._folder, lambda: self._context.launcher, records)
-        if before and (launch := self._unfinished(before)):
+        starting = self._starting()
+        find = partial(launchers.find, self._trial, self._folder, lambda: self._context.launcher, records)
+        before = find() if starting is None else self._ask(find)
+        if before and (launch := self._unfinished(before, found_now=starting is not None)):
             return Attempt(launch, started_here=False)
         if self._context.stop.is_set():
             return None
@@ -82,14 +87,28 @@ class AttemptStarter:
         except JournalError as error:
             return [], error
 
-    def _unfinished(self, launch: Launch) -> Launch | None:
-        """The trial's last launch if its end is unknown; None if it has ended or the sweep was stopped. Raises LaunchError.
+    def _starting(self) -> Launch | None:
+        """The last attempt, if a flow died in its start or could not start it: whether it began is not known."""
+        launch = launchers.load(self._folder)
+        return launch if launch is not None and launch.starting else None
+
+    def _ask(self, find: Callable[[], Launch | None]) -> Launch | None:
+        """What has begun of an attempt that was starting; None for nothing, or if the sweep is stopped before that is known. Raises
+        LaunchError."""
+        if self._context.stop.is_set():  # one look: what has begun is to be stopped
+            with suppress(LaunchError):
+                return find()
+        return self._retry(find)
+
+    def _unfinished(self, launch: Launch, *, found_now: bool) -> Launch | None:
+        """The trial's last launch if its end is unknown; None if it has ended or the sweep was stopped. Raises LaunchError. `found_now`: it
+        has begun, and nobody followed it; it may have ended while its pool was asked, or be on a storage that was not.
 
         The end is unknown if another flow died during the attempt, or gave it up because the pool did not answer. This waits for a pool
         that does not answer, since its trial must not run twice.
         """
         result = self._context.result_of(launch)
-        if result is None:
+        if result is None or (found_now and result.outcome is not Outcome.CANCELLED):
             return launch
         status = self._retry(lambda: self._context.launcher.status(launch))
         if status is None or not status.running:
@@ -104,11 +123,15 @@ class AttemptStarter:
         tell_trial(self._trial, self._folder)
         asked = 0
 
+        def of_attempt(launch: Launch) -> Launch:
+            return launch.model_copy(update={"replaces": again})
+
         def start() -> Launch:
             nonlocal asked
             asked += 1
             if asked == 1:
                 self._context.starting(self._trial.key, number)
+                launchers.save(of_attempt(self._context.launcher.starting(self._trial, self._folder, number)), self._folder)
             launch = self._context.launcher.start(self._trial, self._folder, number)
             if asked > 1:  # while the pool is down the trial has started nothing
                 self._context.starting(self._trial.key, number)
@@ -117,7 +140,7 @@ class AttemptStarter:
         launch = self._retry(start, self._context.without_slots)
         if launch is None:
             return None
-        launch = launch.model_copy(update={"replaces": again})
+        launch = of_attempt(launch)
         launchers.save(launch, self._folder)
         return launch
 

@@ -123,7 +123,8 @@ class PoolTrials:
         folder = self.store.trial_dir(trial.key)
         if (folder / JOURNAL).exists():
             self.write_steps(folder)
-        if (launch := launchers.load(folder)) is not None:
+        launch = launchers.load(folder)
+        if launch is not None and not launch.starting:  # else there is nothing of it on the storage
             try:
                 self.launcher.keep(launch, folder)
             except LaunchError as error:

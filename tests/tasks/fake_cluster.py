@@ -85,9 +85,12 @@ class Cluster:
         if self.down:
             raise self.down
 
+    def starting(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
+        return self._launch(trial.key, attempt).model_copy(update={"starting": True})
+
     def start(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
         self._ask("start")
-        launch = Launch(launcher=self.launcher, key=trial.key, attempt=attempt, id=f"{trial.key}-a{attempt}")  # type: ignore[arg-type]
+        launch = self._launch(trial.key, attempt)
         self.jobs.setdefault(launch.id, "RUNNING")
         self.started.append(launch.id)
         return launch
@@ -123,9 +126,15 @@ class Cluster:
         if launch.id in self.jobs:
             self.jobs[launch.id] = "STOPPED"
 
+    def find_started(self, launch: Launch) -> Launch | None:
+        self._ask("find started")
+        return launch.model_copy(update={"starting": False}) if launch.id in self.jobs else None
+
     def find_lost(self, trial: Trial, trial_dir: Path, begun: Record) -> Launch:
-        attempt = begun["attempt"]
-        return Launch(launcher=self.launcher, key=trial.key, attempt=attempt, id=f"{trial.key}-a{attempt}")  # type: ignore[arg-type]
+        return self._launch(trial.key, begun["attempt"])
+
+    def _launch(self, key: str, attempt: int) -> Launch:
+        return Launch(launcher=self.launcher, key=key, attempt=attempt, id=f"{key}-a{attempt}")  # type: ignore[arg-type]
 
     def log(self, launch: Launch, trial_dir: Path) -> str:
         return self.text

@@ -101,6 +101,28 @@ def test_a_launch_says_how_to_find_its_process_again(programs: Programs) -> None
         assert (status.running, status.exit_code, status.message) == (True, None, None)
 
 
+def test_an_attempt_that_was_about_to_be_started_is_found_by_its_mark(programs: Programs) -> None:
+    """With its child, in a session of its own, which is not taken for it."""
+    launcher = LocalLauncher(SHELL)
+    starting = launcher.starting(programs.trial, programs.folder, 4)
+    assert starting.starting and launcher.find_started(starting) is None and not launcher.status(starting).running
+    launcher.stop(starting)
+    launch = programs.sleep(attempt=4, before="setsid sleep 601 & exec 2>&1")
+    until(lambda: ["sleep", "601"] in commands_of(KEY).values())
+    assert launcher.find_started(starting) == launch and launcher.status(starting).running
+    launcher.stop(starting)
+    assert launcher.find_started(starting) is None and not launcher.status(launch).running and commands_of(KEY) == {}
+
+
+def test_an_attempt_that_was_about_to_be_started_is_asked_to_end_before_it_is_killed(programs: Programs) -> None:
+    launcher = LocalLauncher(SHELL)
+    programs.start("trap 'echo told; exit 0' TERM; echo ready; while :; do sleep 0.01; done")
+    starting = launcher.starting(programs.trial, programs.folder, 1)
+    until(lambda: "ready" in launcher.log(starting, programs.folder))
+    launcher.stop(starting, grace_s=60)
+    assert "told" in launcher.log(starting, programs.folder).splitlines()
+
+
 def test_a_process_that_is_gone_before_it_is_looked_at_has_no_start_time(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(pid: int) -> None:
         raise psutil.NoSuchProcess(pid)

@@ -132,6 +132,21 @@ def test_only_a_head_that_does_not_know_a_job_has_lost_it(head: Head) -> None:
     assert status.message == f"pool p does not know job {launch.id}: its head was restarted"
 
 
+def test_a_job_that_was_about_to_be_submitted_is_asked_for(head: Head, tmp_path: Path) -> None:
+    """Its id is known before."""
+    ray, trial = launcher(), make_trial(tmp_path, KEY)
+    starting = ray.starting(trial, tmp_path, 3)
+    assert starting == ray.start(trial, tmp_path, 3).model_copy(update={"starting": True}) and starting.id == f"{KEY}-a3"
+    for head.status in ("PENDING", "RUNNING", "SUCCEEDED", "FAILED", "STOPPED"):
+        assert ray.find_started(starting) == starting.model_copy(update={"starting": False})
+    head.error = requests.ReadTimeout("no answer")
+    with pytest.raises(LaunchError, match="does not answer"):
+        ray.find_started(starting)
+    head.error = RuntimeError(f"Request failed with status code 404: Job {starting.id} does not exist.")
+    assert ray.find_started(starting) is None and not ray.status(starting).running
+    ray.stop(starting)
+
+
 def test_a_running_job_whose_node_ray_has_lost_is_over(head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray says RUNNING for ever where the raylet of its head's node has died."""
     clock, asked, lost = [1000.0], list[str](), dict[str, str]()

@@ -40,6 +40,9 @@ class Fake:
         self.calls.append("prepare")
         return self.template
 
+    def starting(self, trial: Trial, folder: Path, attempt: int) -> Launch:
+        return Launch(launcher="local", key=trial.key, attempt=attempt, id="", starting=True)
+
     def start(self, trial: Trial, folder: Path, attempt: int) -> Launch:
         self.on_start(trial, folder)
         self.calls.append(f"start {int(trial.key, 16)} a{attempt}")

@@ -1,0 +1,138 @@
+"""A flow was killed while it started an attempt: the next one follows what began, and starts what did not at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from cluster import launchers
+from cluster.journal.journal import JournalWriter
+from cluster.launchers import Launch, LaunchError
+from experiments.trial import Outcome, Trial
+from tasks.sweep.what_is_left import what_is_left
+from tests.tasks.fake_cluster import KEY, Cluster, cluster, runner, trial
+from tests.tasks.plan_support import make_plan
+
+__all__ = ["cluster"]  # a fixture
+
+BUSY = "other processes used 38 % of the CPU (limit 5 %)"
+
+
+def dies(start: Callable[[Trial, Path, int], Launch], began: bool, made: Trial, folder: Path, attempt: int) -> Launch:
+    """In place of a launcher's `start`, which the flow does not survive."""
+    if began:
+        start(made, folder, attempt)
+    raise KeyboardInterrupt
+
+
+def killed(cluster: Cluster, *, began: bool) -> Trial:
+    """Its flow died in its next start; whether the pool had got it."""
+    made, start = trial(cluster), cluster.start
+    cluster.start = partial(dies, start, began)  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        runner(cluster, disturbed=1).run(made)
+    cluster.start = start  # type: ignore[method-assign]
+    cluster.started, cluster.calls, cluster.asked = [], [], 0
+    return made
+
+
+def launch(cluster: Cluster) -> Launch:
+    found = launchers.load(cluster.store.trial_dir(KEY))
+    assert found is not None
+    return found
+
+
+def ends(cluster: Cluster, attempt: int, outcome: Outcome = Outcome.OK) -> None:
+    """The attempt does, when it is next asked about."""
+    cluster.on_ask = lambda cluster: cluster.finish(attempt, outcome) if cluster.jobs.get(f"{KEY}-a{attempt}") == "RUNNING" else None
+
+
+def test_what_began_is_followed(cluster: Cluster) -> None:
+    made = killed(cluster, began=True)
+    assert launch(cluster).starting and what_is_left(cluster.store, make_plan([made])).begun == [made]
+    ends(cluster, 1)
+    result = runner(cluster, retries=0).run(made)
+    assert (result.outcome, result.attempt, cluster.started) == (Outcome.OK, 1, [])
+    assert launch(cluster) == Launch(launcher="ray_job", key=KEY, attempt=1, id=f"{KEY}-a1")
+
+
+def test_what_began_and_was_lost_meanwhile_has_its_number(cluster: Cluster) -> None:
+    """By its journal, where its pool knows it no more: its number is taken."""
+    made = killed(cluster, began=True)
+    with JournalWriter(cluster.store.trial_dir(KEY) / "journal.jsonl", 1, trial=KEY):
+        pass
+    cluster.jobs.clear()
+    ends(cluster, 2)
+    result = runner(cluster, retries=0).run(made)
+    assert (result.attempt, cluster.started) == (2, [f"{KEY}-a2"])
+
+
+def test_what_did_not_begin_starts_at_once_under_the_same_number(cluster: Cluster) -> None:
+    """The job's id is made of it: where its submission comes late after all, there is one job."""
+    made = killed(cluster, began=False)
+    ends(cluster, 1)
+    result = runner(cluster, retries=0).run(made)
+    assert (result.outcome, result.attempt, cluster.started) == (Outcome.OK, 1, [f"{KEY}-a1"])
+    assert cluster.clock.passed < 1 and not launch(cluster).starting
+
+
+@pytest.mark.parametrize("began", [True, False])
+def test_a_disturbed_trial_that_was_to_be_measured_again_is(cluster: Cluster, began: bool) -> None:
+    cluster.on_ask = lambda cluster: cluster.finish(1, Outcome.OK, BUSY) if cluster.jobs.get(f"{KEY}-a1") == "RUNNING" else None
+    cluster.jobs[f"{KEY}-a1"] = "RUNNING"
+    launchers.save(Launch(launcher="ray_job", key=KEY, attempt=1, id=f"{KEY}-a1"), cluster.store.trial_dir(trial(cluster).key))
+    made = killed(cluster, began=began)
+    disturbed = cluster.store.result(KEY)
+    assert disturbed is not None and (launch(cluster).attempt, launch(cluster).replaces) == (2, disturbed)
+    assert what_is_left(cluster.store, make_plan([made])).begun == [made]
+    ends(cluster, 2, Outcome.CRASHED)
+    result = runner(cluster, retries=0).run(made)
+    assert (result, cluster.started) == (disturbed, [] if began else [f"{KEY}-a2"]), "what crashed leaves the measurement"
+    assert what_is_left(cluster.store, make_plan([made])).done == [(made, disturbed)]
+
+
+def test_a_pool_that_does_not_answer_is_waited_for(cluster: Cluster) -> None:
+    made = killed(cluster, began=True)
+    cluster.down = LaunchError("no answer")
+
+    def answers(cluster: Cluster) -> None:
+        if cluster.clock.passed >= 6.0:
+            cluster.down = None
+            ends(cluster, 1)
+
+    cluster.on_ask = answers
+    result = runner(cluster, retries=0, wait_s=60.0).run(made)
+    assert (result.outcome, result.attempt, cluster.started) == (Outcome.OK, 1, [])
+
+
+def test_a_pool_that_answers_no_more_leaves_it_to_the_next_flow(cluster: Cluster) -> None:
+    made = killed(cluster, began=True)
+    cluster.down = LaunchError("no answer")
+    result = runner(cluster, retries=0, wait_s=5.0).run(made)
+    assert (result.outcome, result.attempt, result.reason) == (Outcome.INFRA, 1, "not started: no answer (waited 5 s for the pool)")
+    cluster.down = None
+    assert what_is_left(cluster.store, make_plan([made])).begun == [made]
+    ends(cluster, 1)
+    result = runner(cluster, retries=0).run(made)
+    assert (result.outcome, result.attempt, cluster.started) == (Outcome.OK, 1, [])
+
+
+def test_a_sweep_that_is_stopped_ends_what_began(cluster: Cluster) -> None:
+    made = killed(cluster, began=True)
+    run = runner(cluster, retries=0)
+    run.stop.set()
+    assert run.run(made).outcome is Outcome.CANCELLED
+    assert cluster.jobs == {f"{KEY}-a1": "STOPPED"} and cluster.started == []
+
+
+def test_a_start_that_a_pool_refuses_takes_no_number(cluster: Cluster) -> None:
+    made = trial(cluster)
+    cluster.down = LaunchError("no answer")
+    for _ in range(2):
+        assert runner(cluster, retries=0, wait_s=5.0).run(made).attempt == 1
+    cluster.down = None
+    cluster.finish_all(Outcome.OK)
+    assert (runner(cluster, retries=0).run(made).attempt, cluster.started) == (1, [f"{KEY}-a1"])
