@@ -5,7 +5,8 @@ sizes, with all of its ranks, as long as they fit. That a size does not fit only
 left in the allocator may be why (FLAVA 2.7b, sharded and checkpointed, on two H200s: 342 samples after 336 did not fit, and in another
 search 461 did, after 552, 536, 436 and 486). So such a size ends its process, and the next one begins with it. It gets all earlier answers
 on its command line. Where an earlier trial of the cell has searched, the size that it found is tried alone, and a search that was cut off
-goes on from the answers that it had (kept_sizes.py). The flow cuts it off where its sweep's time is over (tasks/sweep/batch_search.py).
+goes on from the answers that it had (kept_sizes.py). On which device that was is known once a process has answered. The flow cuts a search
+off where its sweep's time is over (tasks/sweep/batch_search.py).
 """
 
 from __future__ import annotations
@@ -180,27 +181,43 @@ class _Search:
         self._code = trial.key_parts.get("code")  # without it nothing tells whether what was found still holds
         self._searches = False  # more than one size is tried
         self._unkept = False  # it was said that nothing can be kept
+        self._kept: list[KeptSizes] = []  # what earlier trials found with this code, on whatever device, the latest last
         self._begun: KeptSizes | None = None  # what is gone on with, until the first answer says whether it holds here
         self._refuted: KeptSizes | None = None  # what was kept, and is searched anew
 
     def run(self) -> SearchResult:
-        earlier = read_sizes(self._trial.cell, self._say) if self._code else None
-        if earlier and next_size(_of_earlier(earlier)) is not None:
-            return self._searched(earlier)
-        return (self._tried_again(earlier) if earlier else None) or self._searched()
+        kept = read_sizes(self._trial.cell, self._say) if self._code else []
+        self._kept = [one for one in kept if one.about.get("code") == self._code]
+        if kept and not self._kept:
+            self._say(f"batch_size max: an earlier trial of this cell found {kept[-1].largest}, with other code: the search starts anew")
+        earlier = self._kept[-1] if self._kept else None
+        while earlier is not None:
+            if next_size(_of_earlier(earlier)) is not None:
+                return self._searched(earlier)
+            if found := self._tried_again(earlier):
+                return found
+            earlier = self._found_here() if self._about and earlier.about != self._about else None
+        return self._searched()
+
+    def _found_here(self) -> KeptSizes | None:
+        """What earlier trials found on this very device."""
+        return next((one for one in self._kept if one.about == self._about), None)
 
     def _tried_again(self, earlier: KeptSizes) -> SearchResult | None:
         """The size that an earlier trial found, if it fits here too and was found in the same circumstances."""
         if not (size := earlier.largest):
             return None
-        self._probe(size, None)
-        if self._known[size].fits and self._about == earlier.about:
+        if size not in self._known:
+            self._probe(size, None)
+        here = self._about == earlier.about
+        if self._known[size].fits and here:
             edge = "" if earlier.too_large is None else f" and {earlier.too_large} did not"
             found = f"{size} samples fit{edge}, as an earlier trial of this cell found"
             return SearchResult(size, f"batch_size max: {found}; tried again: {size} fits")
-        self._refuted = earlier
-        why = "on another device or with other code" if self._known[size].fits else "which does not fit now"
-        self._say(f"batch_size max: an earlier trial of this cell found {size}, {why}: the search starts anew")
+        self._refuted = None if self._known[size].fits else earlier
+        why = "on another device or with other libraries" if self._known[size].fits else "which does not fit now"
+        then = "what one found here counts" if not here and self._found_here() else "the search starts anew"
+        self._say(f"batch_size max: an earlier trial of this cell found {size}, {why}: {then}")
         return None
 
     def _searched(self, begun: KeptSizes | None = None) -> SearchResult:
@@ -230,11 +247,17 @@ class _Search:
         probe(self._trial, size, known, self._options, self._report)
 
     def _report(self, size: int, answer: Answer, about: dict[str, Any]) -> None:
+        self._about = about
         if self._begun and about != self._begun.about:
-            self._say("batch_size max: the earlier search was on another device or with other code: this one starts anew")
             for other in self._begun.answers:
                 del self._known[other]
-        self._begun, self._about = None, about
+            then = "this one starts anew"
+            if here := self._found_here():
+                then = "what one here found counts"
+                self._known.update(_of_earlier(here))
+                self._known.pop(here.largest, None)  # it is tried again
+            self._say(f"batch_size max: the earlier search was on another device or with other libraries: {then}")
+        self._begun = None
         self._known[size] = answer
         if self._searches and self._code:  # each answer: the search may be cut off before the next one
             answers = {size: answer[:2] for size, answer in self._known.items()}

@@ -36,8 +36,7 @@ def keep(answers: Answers, about: dict[str, str] | None = None, *, over: bool = 
 
 
 def kept() -> Answers:
-    found = read_sizes("cell", pytest.fail)
-    assert found is not None
+    [found] = read_sizes("cell", pytest.fail)
     return found.answers
 
 
@@ -57,10 +56,19 @@ def test_of_a_size_that_both_tried_the_answer_of_the_search_that_is_over_counts(
 
 
 @pytest.mark.parametrize("about", [{"device_name": "NVIDIA H100"}, {"code": "other"}])
-def test_what_was_found_on_another_device_or_with_other_code_is_replaced(about: dict[str, str]) -> None:
+def test_what_is_found_on_two_devices_or_with_two_codes_at_once_is_kept_of_each(about: dict[str, str]) -> None:
     keep({1: (True, 0.11), 87: (True, 0.97)})
     keep({1: (True, 0.2)}, about)
-    assert kept() == {1: (True, 0.2)}
+    keep({1: (True, 0.11), 88: (False, None)})
+    keep({1: (True, 0.2), 43: (True, 0.97)}, about, refuted={1: (True, 0.11), 87: (True, 0.97)})
+    both = {1: (True, 0.11), 87: (True, 0.97), 88: (False, None)}
+    assert read_sizes("cell", pytest.fail) == [of(both), of({1: (True, 0.2), 43: (True, 0.97)}, about)]
+
+
+def test_of_many_devices_those_that_were_searched_last_are_kept() -> None:
+    for number in [0, *range(1, 8), 0, 8]:
+        keep({1: (True, 0.11)}, {"device_name": str(number)})
+    assert [one.about["device_name"] for one in read_sizes("cell", pytest.fail)] == ["2", "3", "4", "5", "6", "7", "0", "8"]
 
 
 def test_what_does_not_hold_any_more_leaves_and_what_was_found_since_stays() -> None:
@@ -114,16 +122,15 @@ def test_a_later_trial_tries_the_largest_size_of_two_searches_and_no_other(
         def __init__(self, command: list[str]) -> None:
             super().__init__(command)
             for path in folder.glob("*.json"):
-                first = read_sizes(path.stem, pytest.fail)
-                assert first is not None
+                [first] = read_sizes(path.stem, pytest.fail)
                 keep_sizes(path.stem, first.model_copy(update={"answers": {1: (True, 0.3), 60: (True, 0.7)}}), pytest.fail)
 
     with monkeypatch.context() as patched:
         patched.setattr("tests.cluster.worker.probe_support.Here", Beside)
         found, _ = found_on(tmp_path / "first", patched, Pretended)
     [file] = folder.glob("*.json")
-    both = read_sizes(file.stem, pytest.fail)
-    assert found.size == 87 and both is not None and both.answers[60] == (True, 0.7)
+    [both] = read_sizes(file.stem, pytest.fail)
+    assert found.size == 87 and both.answers[60] == (True, 0.7)
     repeat, notes = found_on(tmp_path / "repeat", monkeypatch, Pretended)
     assert repeat.size == 87 and notes == ["batch size 87 fits with 97.0% of the device's memory"]
 
@@ -141,8 +148,7 @@ def test_of_what_does_not_hold_any_more_no_size_is_left_that_a_later_trial_would
     """60 was of another search, or of one that went on: the search anew does not come to it, and it would be the largest that fits."""
     found_on(tmp_path / "first", monkeypatch, Pretended)
     [file] = folder.glob("*.json")
-    first = read_sizes(file.stem, pytest.fail)
-    assert first is not None
+    [first] = read_sizes(file.stem, pytest.fail)
     keep_sizes(file.stem, first.model_copy(update={"answers": {60: (True, 0.7)}}), pytest.fail)
     found, _ = found_on(tmp_path / "anew", monkeypatch, Shrunk)
     again, notes = found_on(tmp_path / "again", monkeypatch, Shrunk)

@@ -18,7 +18,7 @@ from cluster.journal.journal import read_journal
 from cluster.kept_files import KEPT
 from cluster.trial_layout import JOURNAL
 from cluster.worker import max_batch
-from cluster.worker.kept_sizes import SIZES, read_sizes
+from cluster.worker.kept_sizes import SIZES, keep_sizes, read_sizes
 from cluster.worker.max_batch import SearchResult, seconds_searched, tell_ranks
 from tests.cluster.worker.probe_support import Here, LeavesPieces, Pretended, found_on
 
@@ -61,7 +61,7 @@ def test_a_later_trial_of_the_cell_tries_the_size_that_the_first_one_found(
 
 
 @pytest.mark.parametrize(
-    ("device", "size", "why"), [(Shrunk, 43, "which does not fit now"), (Other, 87, "on another device or with other code")]
+    ("device", "size", "why"), [(Shrunk, 43, "which does not fit now"), (Other, 87, "on another device or with other libraries")]
 )
 def test_where_it_does_not_hold_the_search_starts_anew(
     kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: type[Pretended], size: int, why: str
@@ -70,7 +70,40 @@ def test_where_it_does_not_hold_the_search_starts_anew(
     assert found.size == size and f"{size + 1} does not" in found.note
     assert f"batch_size max: an earlier trial of this cell found 87, {why}: the search starts anew" in notes
     again, _ = found_on(tmp_path / "again", monkeypatch, device)
-    assert again.size == size and len(Here.commands) == 1, "what was found now is kept instead"
+    assert again.size == size and len(Here.commands) == 1, "what was found now is kept"
+
+
+class Larger(Other):
+    """Another device, of which a sample takes half as much."""
+
+    def place(self, batch: Any, prepare: Any, *, prefetch: bool) -> Any:
+        if (used := 0.1 + 0.005 * len(batch["vectors"])) > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory (larger)")
+        self.peak = max(self.peak, used)
+        return Cpu.place(self, batch, prepare, prefetch=prefetch)
+
+
+@pytest.mark.parametrize("device", [Other, Larger])
+def test_devices_that_search_one_cell_by_turns_keep_their_sizes_both(
+    kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: type[Pretended]
+) -> None:
+    """Each tries what the other found last, by which it learns on which device it is; that another holds more says nothing of this one."""
+    size = found_on(tmp_path / "other", monkeypatch, device)[0].size
+    for number, (turn, largest, other) in enumerate(
+        [(Pretended, 87, size), (Pretended, 87, size), (device, size, size), (Pretended, 87, size)]
+    ):
+        found, notes = found_on(tmp_path / str(number), monkeypatch, turn)
+        assert found.size == largest and "tried again: " in found.note
+        tried = [note.split()[2] for note in notes if note.startswith("batch size ")]
+        assert tried == list(dict.fromkeys([str(other), str(largest)])), notes
+    assert f"batch_size max: an earlier trial of this cell found {size}, " in (told := notes[-1 if size == 87 else 1])
+    assert told.endswith(": what one found here counts")
+
+
+def test_with_the_code_of_before_its_sizes_are_still_there(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found_on(tmp_path / "other", monkeypatch, Pretended, code="c0ded")
+    _, notes = found_on(tmp_path / "again", monkeypatch, Pretended)
+    assert notes == ["batch size 87 fits with 97.0% of the device's memory"]
 
 
 def cut_off(folder: Path, monkeypatch: pytest.MonkeyPatch, device: type[Pretended]) -> list[str]:
@@ -86,7 +119,7 @@ def cut_off(folder: Path, monkeypatch: pytest.MonkeyPatch, device: type[Pretende
         patched.setattr("tests.cluster.worker.probe_support.Here", Cut)
         found_on(folder, patched, device)
     [file] = (Path(os.environ[KEPT]) / SIZES).glob("*.json")
-    return list(json.loads(file.read_text())["answers"])
+    return list(json.loads(file.read_text())["kept"][-1]["answers"])
 
 
 def test_a_search_that_was_cut_off_goes_on_after_the_processes_that_had_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +146,7 @@ def test_what_a_process_had_answered_when_the_search_was_cut_off_is_kept(tmp_pat
             raise TimeoutError if Slow.asked == 1 else KeyboardInterrupt
 
         def terminate(self) -> None:
-            assert list(json.loads(file().read_text())["answers"])[:2] == ["1", "8"], "first kept, then ended, which takes time"
+            assert list(json.loads(file().read_text())["kept"][-1]["answers"])[:2] == ["1", "8"], "first kept, then ended, which takes time"
 
     def file() -> Path:
         [found] = (Path(os.environ[KEPT]) / SIZES).glob("*.json")
@@ -124,7 +157,7 @@ def test_what_a_process_had_answered_when_the_search_was_cut_off_is_kept(tmp_pat
         patched.setattr("tests.cluster.worker.probe_support.Here", Slow)
         found_on(tmp_path / "cut", patched, Pretended)
     assert Slow.asked == 2 and len(Here.commands) == 1
-    kept = json.loads(file().read_text())["answers"]
+    kept = json.loads(file().read_text())["kept"][-1]["answers"]
     found, notes = found_on(tmp_path / "rest", monkeypatch, Pretended)
     assert found.size == 87 and len(Here.commands) == 1
     assert [note.split()[2] for note in notes if note.startswith("batch size ")] == ["88"] and "87" in kept
@@ -146,8 +179,25 @@ def test_on_another_device_a_search_that_was_cut_off_starts_anew(tmp_path: Path,
     cut_off(tmp_path / "cut", monkeypatch, LeavesPieces)
     found, notes = found_on(tmp_path / "rest", monkeypatch, Smaller)
     assert found.size == 43 and "44 does not" in found.note
-    assert "batch_size max: the earlier search was on another device or with other code: this one starts anew" in notes
+    assert "batch_size max: the earlier search was on another device or with other libraries: this one starts anew" in notes
     assert {"1", "8"} <= {note.split()[2] for note in notes if note.startswith("batch size ")}
+
+
+def test_a_search_that_was_cut_off_on_another_device_leaves_what_was_found_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class OtherPieces(Other, LeavesPieces):
+        """It needs a second process, in which it is cut off."""
+
+    monkeypatch.setenv(KEPT, str(tmp_path / "kept"))
+    cut_off(tmp_path / "cut", monkeypatch, OtherPieces)
+    found_on(tmp_path / "first", monkeypatch, Pretended)
+    [file] = (tmp_path / "kept" / SIZES).glob("*.json")
+    cut, _ = read_sizes(file.stem, pytest.fail)
+    keep_sizes(file.stem, cut, pytest.fail)  # it was the last one that kept an answer
+    found, notes = found_on(tmp_path / "here", monkeypatch, Pretended)
+    assert found.size == 87 and "88 does not" in found.note
+    tried = {note.split()[2] for note in notes if note.startswith("batch size ")}
+    assert "87" in tried and not {"1", "8"} & tried, notes
+    assert "batch_size max: the earlier search was on another device or with other libraries: what one here found counts" in notes
 
 
 @pytest.mark.parametrize(("device", "seconds"), [(Pretended, 10.0), (LeavesPieces, 70.0)])
@@ -168,7 +218,7 @@ def test_what_a_search_took_beyond_one_process(
 
 def test_with_other_code_than_the_trial_imports_the_search_starts_anew(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, notes = found_on(tmp_path, monkeypatch, Pretended, code="c0ded")
-    assert "batch_size max: an earlier trial of this cell found 87, on another device or with other code: the search starts anew" in notes
+    assert notes[0] == "batch_size max: an earlier trial of this cell found 87, with other code: the search starts anew"
 
 
 def test_where_the_code_is_not_known_nothing_is_kept_or_taken(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
