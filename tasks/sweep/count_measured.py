@@ -1,4 +1,4 @@
-"""An attempt that is over and had measured all that is compared counts, whatever ended it afterwards."""
+"""An attempt that is over and had measured all that is compared counts, whatever ended it afterwards; and how many did."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from cluster.attempt_result import attempt_result
 from cluster.journal.after_window import complete_measured
 from cluster.journal.errors import JournalError
+from cluster.journal.journal import JournalFollower
 from cluster.trial_layout import JOURNAL
 from experiments.trial import Outcome, Trial, TrialResult
 
@@ -27,3 +28,19 @@ def count_measured(result: TrialResult, trial: Trial, folder: Path) -> TrialResu
         return result
     counted = attempt_result(trial, folder, result.attempt, result.started_at, Outcome.OK, None, None)
     return counted.model_copy(update={"finished_at": result.finished_at})  # a resume counts what ended long ago
+
+
+def times_measured(result: TrialResult, folder: Path) -> int:
+    """How often the trial had been measured by the end of this result's attempt, which measured it: as far as its journal tells, at least
+    once."""
+    try:
+        records = JournalFollower(folder / JOURNAL, result.key).poll()
+    except JournalError:
+        return 1
+    attempt, measured = 0, {result.attempt}
+    for record in records:
+        if record["kind"] == "attempt":
+            attempt = record["attempt"]
+        elif record["kind"] == "end" and record["outcome"] == str(Outcome.OK) and attempt < result.attempt:
+            measured.add(attempt)
+    return len(measured)

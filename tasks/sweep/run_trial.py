@@ -11,6 +11,7 @@ from cluster.launchers import LaunchError
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.attempt_end import flow_result
 from tasks.sweep.begin_attempt import Attempt, AttemptStarter, Measured
+from tasks.sweep.count_measured import times_measured
 from tasks.sweep.failure_policy import Charges, Decision, is_disturbed
 from tasks.sweep.follow_attempt import AttemptFollower
 from tasks.sweep.trial_context import TrialContext
@@ -28,12 +29,13 @@ class TrialRunner(TrialContext):
 
         An attempt that another flow left running is followed to its end instead of repeated, and is not charged as a retry; nor is one that
         had been measured when it ended, which counts. What was disturbed is measured again, whichever of these it was, also where a flow
-        died over it; if that comes to no measurement, the disturbed one stays. Raises JournalError if the journal was changed by others.
+        died over it, and then as often in all; if that comes to no measurement, the disturbed one stays. Raises JournalError if the journal
+        was changed by others.
         """
         first, disturbed = True, self._disturbed_before(trial)
         if disturbed is not None and self._came_to_nothing(trial):
             return self._stays(trial, disturbed)
-        charges = Charges() if disturbed is None else Charges().charge(disturbed)
+        charges = Charges() if disturbed is None else Charges(disturbed=times_measured(disturbed, self.folder(trial)))
         while not isinstance(attempt := begun or self._begin(trial, again=disturbed), TrialResult):
             begun = None
             result = self._save(self._result_of(trial, attempt))

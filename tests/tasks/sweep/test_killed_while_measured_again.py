@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from cluster import launchers
+from cluster.journal.journal import JournalWriter
 from cluster.launchers import Launch, LaunchError
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.plan import states
+from tasks.sweep.result_file import read_result
 from tasks.sweep.what_is_left import what_is_left
 from tests.tasks.fake_cluster import KEY, Cluster, cluster, runner, trial
 from tests.tasks.plan_support import make_plan, make_result, saved
@@ -54,6 +56,30 @@ def test_disturbed_once_more_it_has_spent_its_budget(cluster: Cluster) -> None:
     ends(cluster, Outcome.OK, BUSY)
     result = runner(cluster, retries=0, disturbed=1).run(made)
     assert (result.attempt, result.disturbed, cluster.started) == (2, BUSY, [])
+
+
+@pytest.mark.parametrize(("budget", "more"), [(2, 0), (3, 1), (4, 2)])
+def test_what_was_measured_before_the_flow_died_is_part_of_the_budget(cluster: Cluster, budget: int, more: int) -> None:
+    """Attempt 1 was lost, 2 and 3 were disturbed, and 4 was running when the flow died."""
+    made, folder = trial(cluster), cluster.store.trial_dir(KEY)
+    for number, outcome in enumerate((Outcome.INFRA, Outcome.OK, Outcome.OK), 1):
+        with JournalWriter(folder / "journal.jsonl", number, trial=KEY) as journal:
+            journal.append("end", outcome=str(outcome), reason=None)
+    with JournalWriter(folder / "journal.jsonl", 3, trial=KEY) as journal:  # as for an attempt that was counted after its end
+        journal.append("end", outcome="ok", reason=None)
+    cluster.finish(3, Outcome.OK, BUSY)
+    before = cluster.start(made, folder, 4)
+    launchers.save(before.model_copy(update={"replaces": read_result(folder)}), folder)
+    cluster.started = []
+
+    def end(cluster: Cluster) -> None:
+        for name, state in list(cluster.jobs.items()):
+            if state == "RUNNING":
+                cluster.finish(int(name[-1]), Outcome.OK, BUSY)
+
+    cluster.on_ask = end
+    result = runner(cluster, retries=0, disturbed=budget).run(made)
+    assert (result.disturbed, result.attempt, len(cluster.started)) == (BUSY, 4 + more, more)
 
 
 def test_where_it_comes_to_nothing_the_disturbed_measurement_stays_and_is_done(cluster: Cluster) -> None:
