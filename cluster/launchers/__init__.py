@@ -63,6 +63,10 @@ class LaunchRefused(LaunchError):
 class Launcher(Protocol):
     """Runs trials on one pool. Any process that can reach the pool may call any method."""
 
+    def free_number(self, trial: Trial, trial_dir: Path, attempt: int) -> int:
+        """The first number from `attempt` on that is free on the pool, for a trial of which no launch.json tells: the pool may keep what is
+        left of attempts that are over. Raises LaunchError."""
+
     def starting(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
         """The launch of an attempt that is about to be started, as far as it is known by then: enough for `find_started` and `stop`."""
 

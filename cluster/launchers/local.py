@@ -43,6 +43,9 @@ class LocalLauncher:
                 return self._templates.get(variant, trial, trial_environment(trial, variant.tree), trial_dir / LOG)
         return None
 
+    def free_number(self, trial: Trial, trial_dir: Path, attempt: int) -> int:
+        return attempt  # all that an attempt leaves lies in the trial's folder
+
     def starting(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
         return Launch(launcher="local", key=trial.key, attempt=attempt, id="", starting=True)
 

@@ -52,6 +52,19 @@ class RayJobLauncher:
         self._pending_since: dict[str, float] = {}
         self._nodes: dict[str, tuple[float, str | None]] = {}  # launch -> when its node was asked for, and why it is lost
 
+    def free_number(self, trial: Trial, trial_dir: Path, attempt: int) -> int:
+        """A job that runs keeps its number: it is followed. One that is over would be taken for the new one, and so would its files."""
+        folder = self.files.folder(trial, trial_dir)
+        try:
+            kept = self.files.attempts(folder)
+        except StorageError as error:
+            raise LaunchError(f"pool {self.pool.name}: {error}") from error
+        while True:
+            job = self._details(self._launch(trial, trial_dir, attempt))
+            if (attempt not in kept) if job is None else (job.status.value not in _OVER):
+                return attempt
+            attempt += 1
+
     def starting(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
         return self._launch(trial, trial_dir, attempt).model_copy(update={"starting": True})
 

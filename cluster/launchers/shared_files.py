@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from cluster.trial_layout import DEVICE_STATE, JOURNAL, RESULT, STEPS, TRACE, TR
 from experiments.atomic_file import atomic_write
 from experiments.trial import Trial
 
+_OF_ATTEMPT = re.compile(r"[a-z]+-a(\d+)(?:[./]|$)")  # as trial_layout.attempt_result and the others name what is of one attempt
 _EVERY_S = 1.0  # shortest interval between requests for the journal of a running trial
 
 
@@ -29,6 +31,11 @@ class SharedFiles:
     def folder(self, trial: Trial, trial_dir: Path) -> str:
         """The trial's folder as its process sees it: a URI on a pool with storage, else a path."""
         return join(self.pool.storage, trial.sweep_id, trial.key) if self.pool.storage else str(trial_dir.resolve())
+
+    def attempts(self, folder: str) -> set[int]:
+        """The numbers of the attempts of which the pool's storage has something."""
+        names = Storage(folder).names() if self.pool.storage else {}
+        return {int(found[1]) for name in names if (found := _OF_ATTEMPT.match(name))}
 
     def storage(self, folder: str) -> Storage:
         """The trial's folder on storage."""

@@ -31,10 +31,10 @@ def _commit_to_fetch(rows: Sequence[TrialRow]) -> str:
 
 
 def _again_in_place(sweep: Sweep, planned: str, rows: Sequence[TrialRow]) -> str:
-    """How a resume measures these trials alone. Empty where the planned code is not to be had, and where another machine keeps what the
-    trials wrote: a new first attempt would meet it there."""
+    """How a resume measures these trials alone, also on a cluster, which keeps what they wrote: a new attempt gets another number there
+    (`Launcher.free_number`). Empty where the planned code is not to be had, and for trials that this program did not start."""
     plan = sweep.plan
-    if any(row.trial.commit for row in rows) or not all(_ran_here(sweep, row) for row in rows):
+    if any(row.trial.commit for row in rows) or not all(_was_started(sweep, row) for row in rows):
         return ""
     commit = "" if plan.git.get("dirty") else str(plan.git.get("commit") or "")
     if source_tree() == planned:
@@ -47,9 +47,8 @@ def _again_in_place(sweep: Sweep, planned: str, rows: Sequence[TrialRow]) -> str
     return f"{where}move their folders out of the sweep's, and `sweep resume {sweep.sweep_id}` measures them again: {folders}"
 
 
-def _ran_here(sweep: Sweep, row: TrialRow) -> bool:
-    launch = launchers.load(sweep.dir / TRIALS / row.trial.key)
-    return launch is not None and launch.launcher == "local"
+def _was_started(sweep: Sweep, row: TrialRow) -> bool:
+    return launchers.load(sweep.dir / TRIALS / row.trial.key) is not None
 
 
 def _all_anew(sweep: Sweep) -> str:

@@ -121,6 +121,11 @@ class AttemptStarter:
     def _start(self, number: int, *, again: TrialResult | None) -> Launch | None:
         """Start an attempt, waiting without slots for a pool that is down; None if the sweep was stopped meanwhile. Raises LaunchError."""
         tell_trial(self._trial, self._folder)
+        if launchers.load(self._folder) is None:  # none was noted: its folder is new, or was moved away, with what it told of its attempts
+            find = partial(self._context.launcher.free_number, self._trial, self._folder, number)
+            if (free := self._retry(find, self._context.without_slots)) is None:
+                return None
+            number = free
         asked = 0
 
         def of_attempt(launch: Launch) -> Launch:

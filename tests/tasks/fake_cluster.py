@@ -85,6 +85,11 @@ class Cluster:
         if self.down:
             raise self.down
 
+    def free_number(self, trial: Trial, trial_dir: Path, attempt: int) -> int:
+        while self.jobs.get(f"{trial.key}-a{attempt}", "RUNNING") not in ("RUNNING", "PENDING"):
+            attempt += 1
+        return attempt
+
     def starting(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
         return self._launch(trial.key, attempt).model_copy(update={"starting": True})
 

@@ -12,11 +12,13 @@ import requests
 from ray._private.runtime_env import packaging
 from ray.dashboard.modules import dashboard_sdk
 
+from cluster.journal.object_store import Storage, StorageError
 from cluster.launchers import Launch, LaunchError, code_package, ray_job
 from cluster.launchers.code_package import Package
 from cluster.launchers.ray_job import RayJobLauncher
 from cluster.pools.pool import Pool
 from cluster.process_marks import MARK
+from cluster.trial_layout import attempt_result, attempt_trace, journal_segment, withdrawal
 from tests.contracts import make_trial
 
 KEY = "cafe000000000001"
@@ -130,6 +132,37 @@ def test_only_a_head_that_does_not_know_a_job_has_lost_it(head: Head) -> None:
     status = launcher().status(launch)
     assert (status.running, status.exit_code) == (False, None)
     assert status.message == f"pool p does not know job {launch.id}: its head was restarted"
+
+
+def test_what_a_cluster_keeps_of_earlier_attempts_takes_their_numbers(head: Head, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trial's folder was moved away: under the old number the old job, or its result on the storage, would be the new one's."""
+    ray, trial = launcher(), make_trial(tmp_path, KEY)
+    jobs = {f"{KEY}-a1": "SUCCEEDED", f"{KEY}-a2": "STOPPED", f"{KEY}-a3": "FAILED"}
+
+    def info(submission_id: str) -> SimpleNamespace:
+        if submission_id not in jobs:
+            raise RuntimeError(f"Request failed with status code 404: Job {submission_id} does not exist.")
+        return SimpleNamespace(status=SimpleNamespace(value=jobs[submission_id]))
+
+    monkeypatch.setattr(head, "get_job_info", info)
+    assert [ray.free_number(trial, tmp_path, attempt) for attempt in (1, 4, 7)] == [4, 4, 7]
+    jobs[f"{KEY}-a2"] = "RUNNING"
+    assert ray.free_number(trial, tmp_path, 1) == 2, "it is followed"
+    jobs.clear()  # the head was restarted; the storage has what they wrote
+    assert ray.free_number(trial, tmp_path, 1) == 1
+    ray = launcher(storage=str(tmp_path / "store"))
+    store = Storage(ray.files.folder(trial, tmp_path))
+    assert ray.free_number(trial, tmp_path, 1) == 1
+    for name in ("trial.json", attempt_result(1), journal_segment(2, 0, 3), attempt_trace(3), withdrawal(14)):
+        store.put(name, b"")
+    assert [ray.free_number(trial, tmp_path, attempt) for attempt in (1, 5, 14)] == [4, 5, 15]
+    monkeypatch.setattr(Storage, "names", lambda storage: raise_(StorageError("storage s3://b: no answer")))
+    with pytest.raises(LaunchError, match="pool p: storage s3://b: no answer"):
+        ray.free_number(trial, tmp_path, 1)
+
+
+def raise_(error: Exception) -> None:
+    raise error
 
 
 def test_a_job_that_was_about_to_be_submitted_is_asked_for(head: Head, tmp_path: Path) -> None:

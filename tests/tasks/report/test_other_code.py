@@ -42,6 +42,7 @@ def advised(folder: Path, rows: list[TrialRow], planned: str = PLANNED, **plan: 
     return what_mends(Sweep(folder, whole, rows), planned, rows)
 
 
+@pytest.mark.parametrize("launcher", ["local", "ray_job"])
 @pytest.mark.parametrize(
     ("planned", "git", "first"),
     [
@@ -54,16 +55,17 @@ def advised(folder: Path, rows: list[TrialRow], planned: str = PLANNED, **plan: 
     ],
 )
 def test_a_resume_measures_them_again_where_the_planned_code_is_here_or_in_git(
-    tmp_path: Path, planned: str, git: dict[str, Any], first: str | None
+    tmp_path: Path, planned: str, git: dict[str, Any], first: str | None, launcher: str
 ) -> None:
-    rows = strays(tmp_path)
+    rows = strays(tmp_path, launcher)
     folders = " ".join(f"trials/{one.trial.key}" for one in rows)
     again = f"{first}move their folders out of the sweep's, and `sweep resume {SWEEP_ID}` measures them again: {folders}; or "
     assert advised(tmp_path, rows, planned, git=git) == f"{'' if first is None else again}{ANEW}"
 
 
-def test_what_lies_on_a_cluster_too_or_has_a_commit_of_its_own_is_measured_in_another_sweep(tmp_path: Path) -> None:
-    rows = strays(tmp_path, "ray_job")
+def test_what_was_not_started_by_this_program_or_has_a_commit_of_its_own_is_measured_in_another_sweep(tmp_path: Path) -> None:
+    rows = strays(tmp_path)
+    (tmp_path / "trials" / rows[1].trial.key / "launch.json").unlink()
     assert advised(tmp_path, rows, HERE) == ANEW
     own = [replace(one, trial=one.trial.model_copy(update={"commit": COMMIT})) for one in strays(tmp_path / "own")]
     assert advised(tmp_path / "own", own, HERE) == ANEW

@@ -40,6 +40,9 @@ class Fake:
         self.calls.append("prepare")
         return self.template
 
+    def free_number(self, trial: Trial, folder: Path, attempt: int) -> int:
+        return attempt
+
     def starting(self, trial: Trial, folder: Path, attempt: int) -> Launch:
         return Launch(launcher="local", key=trial.key, attempt=attempt, id="", starting=True)
 

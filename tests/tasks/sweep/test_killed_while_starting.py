@@ -136,3 +136,27 @@ def test_a_start_that_a_pool_refuses_takes_no_number(cluster: Cluster) -> None:
     cluster.down = None
     cluster.finish_all(Outcome.OK)
     assert (runner(cluster, retries=0).run(made).attempt, cluster.started) == (1, [f"{KEY}-a1"])
+
+
+def test_a_trial_whose_folder_was_moved_away_is_measured_again_and_not_taken_from_its_old_job(cluster: Cluster) -> None:
+    cluster.finish_all(Outcome.OK)
+    assert runner(cluster, retries=0).run(trial(cluster)).attempt == 1
+    folder = cluster.store.trial_dir(KEY)
+    folder.rename(folder.parent / "moved")
+    assert (runner(cluster, retries=0).run(trial(cluster)).attempt, cluster.started) == (2, [f"{KEY}-a1", f"{KEY}-a2"])
+
+
+def test_a_pool_that_cannot_tell_which_number_is_free_is_waited_for_as_one_that_starts_nothing(cluster: Cluster) -> None:
+    free = cluster.free_number
+
+    def down_at_first(made: Trial, folder: Path, attempt: int) -> int:
+        if cluster.clock.passed < 6.0:
+            raise LaunchError("no answer")
+        return free(made, folder, attempt)
+
+    cluster.free_number = down_at_first  # type: ignore[method-assign]
+    made = trial(cluster)
+    result = runner(cluster, retries=0, wait_s=2.0).run(made)
+    assert (result.outcome, result.attempt, cluster.started) == (Outcome.INFRA, 1, [])
+    cluster.finish_all(Outcome.OK)
+    assert (runner(cluster, retries=0, wait_s=60.0).run(made).attempt, cluster.started) == (1, [f"{KEY}-a1"])
