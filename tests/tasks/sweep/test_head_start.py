@@ -17,6 +17,7 @@ from filelock import FileLock, Timeout
 
 from cluster import launchers
 from cluster.launchers import Launch, LaunchError, Status, template
+from cluster.launchers.local import LocalLauncher
 from cluster.launchers.template import shared_templates, templates_of_launcher
 from cluster.pools.node_locks import NodeLocks
 from cluster.pools.pool import Pool, load_pools
@@ -40,11 +41,7 @@ class Fake:
         self.calls.append("prepare")
         return self.template
 
-    def free_number(self, trial: Trial, folder: Path, attempt: int) -> int:
-        return attempt
-
-    def starting(self, trial: Trial, folder: Path, attempt: int) -> Launch:
-        return Launch(launcher="local", key=trial.key, attempt=attempt, id="", starting=True)
+    free_number, starting = LocalLauncher.free_number, LocalLauncher.starting
 
     def start(self, trial: Trial, folder: Path, attempt: int) -> Launch:
         self.on_start(trial, folder)
