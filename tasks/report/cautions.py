@@ -11,6 +11,7 @@ from experiments.stats.step_interval import LEAST_STEPS, TOO_SHORT
 from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import OF_MANY, SPREADS_DIFFER
 from tasks.analysis.trial_row import TrialRow
+from tasks.report.launch_caution import of_host_bound
 from tasks.report.places import caution_of_places
 from tasks.report.sections.device_state import work_cautions
 from tasks.report.settling import TOO_FEW_STEPS, step_counts
@@ -64,6 +65,7 @@ def caution_groups(
         ),
         CautionGroup("Hosts and sittings", caution_of_places(measured)),
         CautionGroup("Settling", _of_settling([cell for cell in measured if cell.metric.depends_on_node])),
+        CautionGroup("Launches", of_host_bound([cell for cell in measured if cell.metric.depends_on_node])),
         CautionGroup("Compilation", _of_compilation(measured)),
         CautionGroup("Allocator", _of_allocator(measured)),
         CautionGroup("Loss parity", _of_loss_parity(cells)),
