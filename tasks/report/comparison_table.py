@@ -19,6 +19,7 @@ from experiments.trial import Scalar, label
 from tasks.analysis.cell import Cell
 from tasks.analysis.compare_cells import in_currency, layout
 from tasks.analysis.judge_cells import OF_MANY
+from tasks.analysis.trial_row import TrialRow
 from tasks.report.levels import level_text
 from tasks.report.marks import Mark, in_order, marks_of, rounds_of_ratio, why_open
 from tasks.report.settling import settling_notes
@@ -289,6 +290,14 @@ def _title(metric: Metric) -> str:
     return f"{name[:1].upper()}{name[1:]}" + (f", {metric.unit}" if metric.unit and metric.unit not in name else "")
 
 
+def _how_failed(rows: Sequence[TrialRow]) -> str:
+    """`crashed (a.py:1 in b: ValueError: c), hang`: each outcome once, with what its first trial that gives a reason says."""
+    reasons: dict[str, str] = {}
+    for row in rows:
+        reasons[row.outcome] = reasons.get(row.outcome) or row.reason or ""
+    return ", ".join(f"{outcome} ({reason})" if reason else outcome for outcome, reason in sorted(reasons.items()))
+
+
 def table_cell(
     cell: Cell | None, *, shared_note: str | None = None, shared_why: str | None = None, beside: Sequence[str] = ()
 ) -> TableCell:
@@ -302,7 +311,7 @@ def table_cell(
     if cell.estimate is None:
         return TableCell(cell, outcome=OUTCOMES.get(cell.outcome, cell.outcome), reason=cell.reason or "")
     failed = [row for row in cell.rows if row.outcome != "ok"]
-    notes = [f"{len(failed)} of {len(cell.rows)} repeats: {', '.join(sorted({row.outcome for row in failed}))}"] if failed else []
+    notes = [f"{len(failed)} of {len(cell.rows)} repeats: {_how_failed(failed)}"] if failed else []
     if cell.metric.depends_on_node:
         notes += settling_notes(cell.measured)
     if found := _largest_batch(cell):

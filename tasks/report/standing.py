@@ -61,7 +61,7 @@ def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
     step = outlook.rest() if unfinished else None
     if undecided and takes:
         round_s = _round_s(sweep, [cell for cell in undecided if left[cell.short] is not None])
-        about = f"about {plural(max(takes), 'more round')}, {duration.about(max(takes) * round_s)}"
+        about = f"{_first_and_all(takes)}, {duration.about(max(takes) * round_s)}"
         said.append(about if len(compared) == 1 else f"{len(takes)} undecided: {about}")
         step = outlook.more(_allowed(sweep.plan, max(takes)) * round_s)
     if disturbed:
@@ -78,7 +78,7 @@ def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
             f"{which} too few trials that count, as others were disturbed or failed: {plural(settings.least, 'more round')} would tell"
         )
         step = step or outlook.more(least * _round_s(sweep, few))
-    said += _beyond_the_campaign(sweep.plan, max([*takes, *([settings.least] if disturbed or elsewhere or few else [])], default=0))
+    said += _beyond_the_campaign(sweep.plan, min([*takes, *([settings.least] if disturbed or elsewhere or few else [])], default=0))
     if hopeless := len(undecided) - len(takes) - len(disturbed) - len(elsewhere) - len(few):
         which = "it" if len(compared) == 1 else str(hopeless)
         said.append(f"{which} cannot be decided with a sensible number of repeats: more than {SENSIBLE} rounds as it looks now")
@@ -90,13 +90,20 @@ def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
     return Standing("; ".join(said), step, left)
 
 
+def _first_and_all(takes: Sequence[int]) -> str:
+    """`about 3 more rounds for the first, 41 for all`; of comparisons that take as many, `about 3 more rounds`."""
+    first, last = min(takes), max(takes)
+    return f"about {plural(first, 'more round')}{f' for the first, {last} for all' if last > first else ''}"
+
+
 def _allowed(plan: Plan, rounds: int) -> int:
     """So many more rounds, or as many as a campaign gives its sweep."""
     return rounds if plan.rounds_allowed is None else min(rounds, plan.rounds_allowed)
 
 
 def _beyond_the_campaign(plan: Plan, rounds: int) -> list[str]:
-    """Of a campaign's sweep that needs so many more rounds: where these come from, if the campaign gives it fewer."""
+    """Of a campaign's sweep that needs so many more rounds: where these come from, if the campaign gives it fewer. Told of the fewest that
+    decide a comparison: after these the rest is known better, and what takes dozens is not worth a campaign's time."""
     if (left := plan.rounds_allowed) is None or rounds <= left:
         return []
     gives = f"gives it {left} of these" if left else "gives it no other"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -98,12 +99,19 @@ def _sentence(cell: Cell, fewest: Cell) -> str:
     """`sdpa: from 1 to 4 devices the rate of all together grows x3.80 (3.71–3.89), 95.0 % of linear.`"""
     ratio, why = _ratio(cell, fewest)
     name = " · ".join(text for axis, text in cell.told.items() if axis != DEVICES)
-    grows = f"from {fewest.devices} to {cell.devices} devices the rate of all together grows {ratio_with_interval(ratio)}"
+    grows = f"from {fewest.devices} to {cell.devices} devices the rate of all together {_growth(ratio)} {ratio_with_interval(ratio)}"
     linear = f"{percent(ratio.value / _more(cell, fewest))} of linear"
     doubt = [f"undecided: {why}"] if why in _DOUBT else []
     doubt += ["not claimed, since the loss differs from its reference's"] if cell.struck or fewest.struck else []
     said = f"{'; '.join([f'{grows}, {linear}', *doubt])}."
     return f"{name}: {said}" if name else f"{said[:1].upper()}{said[1:]}"
+
+
+def _growth(ratio: Estimate) -> str:
+    """What its interval shows; of one that is not known the value alone, beside which stands why it is undecided."""
+    if not math.isfinite(ratio.se):
+        return "grows" if ratio.value > 1 else "does not grow:"
+    return "grows" if ratio.low > 1 else "falls to" if ratio.high < 1 else "is not shown to grow:"
 
 
 def _alike_but_for_devices(cells: Sequence[Cell]) -> list[list[Cell]]:

@@ -185,7 +185,7 @@ def test_undecided_beside_no_change_says_what_a_verdict_takes() -> None:
     wide.verdict, wide.why_undecided, wide.speedup = Verdict.UNDECIDED, TOO_WIDE, ratio(1.05, 0.02)
     assert wide.speedup.low > 1.0 and table_cell(wide).marks == [Mark.UNDECIDED]
     assert table_cell(wide, shared_why=TOO_WIDE).notes == [
-        "undecided though its interval leaves out 1: as one of several comparisons it takes a chance of error below 0.5 %"
+        "undecided though its interval leaves out 1: a verdict takes a chance of error below 0.5 %, its interval has 5.0 %"
     ]
     small.verdict, small.why_undecided, small.speedup = Verdict.UNDECIDED, TOO_WIDE, ratio(1.015, 0.004)
     assert table_cell(small).notes == ["undecided though its interval leaves out 1: it may be less than the smallest effect that counts"]
@@ -224,6 +224,15 @@ def test_failed_repeats_and_what_did_not_settle_are_noted() -> None:
     assert places["cpu · MP-0"].notes == ["3 of 4 repeats: crashed, hang"]
     assert places["cpu · MP-1"].notes == ["did not settle"]
     assert places["cpu · MP-2"].notes == ["1 of 2 repeats: crashed"], "what failed need not settle"
+    why = "clip.py:159 in loss: RuntimeError: no library"
+    told = [
+        row(workers(0), repeat=1),
+        row(workers(0), None, repeat=2, outcome=Outcome.CRASHED),
+        row(workers(0), None, repeat=3, outcome=Outcome.CRASHED, reason=why),
+        row(workers(0), None, repeat=4, outcome=Outcome.CRASHED, reason="another"),
+        row(workers(0), None, repeat=5, outcome=Outcome.HANG, reason="silent for 600 s"),
+    ]
+    assert places_of(told)["cpu · MP-0"].notes == [f"4 of 5 repeats: crashed ({why}), hang (silent for 600 s)"], "in a trial's own words"
     few = "too few steps to tell whether step times settled"
     assert places["cpu · MP-3"].notes[0] == f"{few} (1 step)"
     assert places["cpu · MP-4"].notes == ["did not settle", f"{few} (3 to 6 steps)"]

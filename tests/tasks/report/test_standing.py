@@ -231,6 +231,19 @@ def test_rounds_of_a_campaigns_sweep_that_are_too_few_to_tell_are_not_advised_be
     assert report.standing.line.endswith(f"3 more rounds there would compare them; {beyond}")
 
 
+def test_where_one_comparison_takes_few_rounds_and_another_dozens_both_are_told_and_the_few_are_advised() -> None:
+    """FLAVA's page advised a campaign of three rounds to make 44, for one of two comparisons: the other takes three more."""
+    decide = DecideSettings(budget_s=600.0, until_decided=True, looks=LOOKS, most=5)
+    made = rows((100.0, QUIET), (106.0, scaled(0.035)), (102.5, scaled(0.04)))
+    report = report_of(made, decide=decide, **AUTUMN)
+    assert report.standing is not None
+    few, dozens = report.standing.left.values()
+    assert few is not None and dozens is not None and 2 <= few < 10 < dozens
+    assert f"; 2 undecided: about {few} more rounds for the first, {dozens} for all, " in report.standing.line
+    raised = f"campaign autumn gives it no other: raise its rounds.most there to {5 + few}, and run the campaign again"
+    assert report.standing.line.endswith(raised)
+
+
 @pytest.mark.parametrize(("most", "command"), [(2, "sweep resume made-up"), (3, "sweep resume made-up --budget 3m")])
 def test_a_campaigns_sweep_with_all_rounds_and_no_look_goes_on_without_a_budget(most: int, command: str) -> None:
     """Its flow ended before the look: a resume with a budget is refused, and one without makes it."""

@@ -154,6 +154,25 @@ def test_a_rate_of_each_device_grows_by_their_number_and_one_trial_is_undecided(
     ]
 
 
+@pytest.mark.parametrize(
+    ("rate", "noise", "said"),
+    [
+        (144.0, 0.5, "is not shown to grow: x1.44 ("),
+        (144.0, 0.01, "grows x1.44 ("),
+        (80.0, 0.01, "falls to x0.80 ("),
+    ],
+)
+def test_a_rate_is_said_to_grow_where_its_interval_shows_it(rate: float, noise: float, said: str) -> None:
+    """FLAVA's page said of x1.44 (0.64–3.21) that the rate grows."""
+    logs = {1: (-noise, 0.0, noise), 2: (noise, -noise, 0.0)}
+    rows = [one for n, value in ((1, 100.0), (2, rate)) for one in repeats({"pool": "cpu", "devices": n}, value, logs[n])]
+    [line] = scaling_sentences(made(rows, settings(columns="devices", baseline={})))
+    assert line.startswith(f"From 1 to 2 devices the rate of all together {said}")
+    once = [row({"pool": "cpu", "devices": n}, value, within=0.01) for n, value in ((1, 100.0), (2, 80.0))]
+    [line] = scaling_sentences(made(once, settings(columns="devices", baseline={})))
+    assert line.startswith("From 1 to 2 devices the rate of all together does not grow: x0.80 (interval unknown)")
+
+
 def test_without_two_numbers_of_devices_or_a_rate_there_is_no_sentence() -> None:
     assert scaling_sentences(grown({4: 100.0})) == scaling_sentences([]) == []
     assert scaling_sentences(grown({1: 1.0, 2: 2.0}, "step_time_median_s")) == []
