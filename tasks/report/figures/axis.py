@@ -79,8 +79,7 @@ def _interval(axes: Any, place: float, estimate: Estimate, ends: float) -> float
     """Draw the interval, up to `ends`; returns where it ends. Nothing of an interval that is not known."""
     if not np.isfinite(estimate.se):
         return estimate.value
-    high = min(estimate.high, ends)
-    interval(axes, place, max(estimate.low, -ends), high, upright=True)
+    _, high = interval(axes, place, (estimate.low, estimate.high), (-ends, ends), upright=True)
     return float(high)
 
 

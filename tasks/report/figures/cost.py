@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,10 +13,10 @@ from experiments.metrics import metric_of
 from experiments.stats.estimate import Estimate
 from tasks.analysis.cell import Cell
 from tasks.analysis.costs import KWH, RATE, UNPROVEN, CellCost, cost_metric, costs_of, front
-from tasks.report.figures.style import CURVES, GREY, INK, MOST
+from tasks.report.figures.point_names import name_points
+from tasks.report.figures.style import CURVES, GREY, MOST
 
 _NAMED = 15  # points with a name; beyond that those on the front alone
-_LINE = 64  # letters of a name for which half of the figure's width has room
 _CUT = 2.0
 Amount = Callable[[CellCost], Estimate | None]
 
@@ -51,14 +50,17 @@ def _figure(found: Sequence[CellCost], amount: Amount, metric: Metric) -> Figure
         if np.isfinite(rate.se):
             axes.plot((of.value, of.value), (rate.low, rate.high), color=colour, linewidth=1.0, alpha=0.7)
         axes.plot([of.value], [rate.value], "o" if on else "s", color=colour, markersize=8 if on else 5)  # shapes tell them apart too
-        if on or len(points) <= _NAMED:
-            unproven = f" ({UNPROVEN})" if on and not one.cell.may_lead(None) else ""
-            _name(axes, f"{one.cell.short}{unproven}", (of.value, rate.value), at_left=of.value > right / 2)
     _draw_front([(of.value, rate.value) for one, rate, of in points if one in best], axes, one_group=_one_group(found))
     axes.set_xlim(left=0, right=right)
     axes.set_ylim(bottom=0, top=_end([rate for _, rate, _ in points], 1.15))
     axes.set_xlabel(f"{metric.title}, 95 % interval; less is better")
     axes.set_ylabel(metric_of(RATE).title)
+    names = [
+        ((of.value, rate.value), f"{one.cell.short}{f' ({UNPROVEN})' if one in best and not one.cell.may_lead(None) else ''}")
+        for one, rate, of in points
+        if one in best or len(points) <= _NAMED
+    ]
+    name_points(figure, axes, names, middle=right / 2)
     return figure
 
 
@@ -67,13 +69,6 @@ def _end(values: Sequence[Estimate], room: float) -> float:
     largest = max(one.value for one in values)
     highest = max((one.high for one in values if np.isfinite(one.se)), default=largest)
     return max(room * largest, min(1.03 * highest, _CUT * largest))
-
-
-def _name(axes: Any, name: str, point: tuple[float, float], *, at_left: bool) -> None:
-    """Write a name beside its point, on the side where there is more room, in lines that end within the axes."""
-    text = "\n".join(textwrap.wrap(name, _LINE, break_long_words=False))
-    where: dict[str, Any] = {"xytext": (-7 if at_left else 7, 5), "ha": "right" if at_left else "left"}
-    axes.annotate(text, point, **where, textcoords="offset points", fontsize=8, color=INK).set_in_layout(False)
 
 
 def _one_group(found: Sequence[CellCost]) -> bool:

@@ -43,12 +43,20 @@ STYLE: dict[str, Any] = {
 }
 
 
-def interval(axes: Any, at: float, low: float, high: float, *, upright: bool) -> None:
-    """Draw an interval over the bar at `at`: a line with a stroke across each end. `upright`: bars stand, else they lie."""
+def interval(axes: Any, at: float, ends: tuple[float, float], within: tuple[float, float], *, upright: bool) -> tuple[float, float]:
+    """Draw an interval over the bar at `at`: a line with a stroke across each end, or with an arrow where it goes on beyond `within`.
+
+    `upright`: bars stand, else they lie. Returns from where to where it is drawn.
+    """
+    low, high = max(ends[0], within[0]), min(ends[1], within[1])
+    strokes = ("_", "v", "^") if upright else ("|", "<", ">")
     along, across = (low, high), (at, at)
-    x, y, stroke = (across, along, "_") if upright else (along, across, "|")
+    x, y = (across, along) if upright else (along, across)
     axes.plot(x, y, color=INK, linewidth=1.4, solid_capstyle="butt", zorder=3)
-    axes.plot(x, y, stroke, color=INK, markersize=7, zorder=3)
+    for end, (place, goes_on) in enumerate(zip((low, high), (ends[0] < low, ends[1] > high), strict=True)):
+        stroke = strokes[1 + end] if goes_on else strokes[0]
+        axes.plot(*((at, place) if upright else (place, at)), stroke, color=INK, markersize=5 if goes_on else 7, zorder=3)
+    return low, high
 
 
 def bars(count: int, legend: bool = False) -> tuple[Figure, Any]:
@@ -80,7 +88,7 @@ def room_for_texts(figure: Figure, axes: Any, least: float) -> None:
     for text in axes.texts:
         text.set_in_layout(False)  # what reaches beyond the axis would make it shorter
     axes.set_xlim(0, least)
-    _lay_out(figure)  # names beside the axis leave it less width
+    lay_out(figure)  # names beside the axis leave it less width
     whole = axes.get_window_extent().width
     shares = [(text.get_position()[0], min(0.9, text.get_window_extent().width / whole)) for text in axes.texts]
     axes.set_xlim(0, max([least, *(at / (1 - share) for at, share in shares)]))
@@ -94,14 +102,14 @@ def save(figure: Figure, path: Path, title: str) -> None:
     dpi = figure.dpi
     FigureCanvasSVG(figure)  # texts are measured as SVG has them, whose inch is 72 dots
     figure.dpi = 72
-    _lay_out(figure)
+    lay_out(figure)
     figure.dpi = dpi
     figure.set_layout_engine(None)
     figure.savefig(path, format="svg", transparent=True, metadata={"Date": None, "Creator": "sweepbench", "Title": title})
     figure.savefig(path.with_suffix(".png"), dpi=150, facecolor="white")
 
 
-def _lay_out(figure: Figure) -> None:
+def lay_out(figure: Figure) -> None:
     """Place the axes as a draw would, without drawing."""
     engine = figure.get_layout_engine()
     if engine is not None:

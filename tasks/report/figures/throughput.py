@@ -31,11 +31,10 @@ def throughput_figure(cells: Sequence[Cell], *, winners: Sequence[Cell] = ()) ->
             continue
         value, low, high = (number / unit for number in (cell.estimate.value, cell.estimate.low, cell.estimate.high))
         axes.barh(y, value, height=0.62, color="#3b82c4" if cell in winners else "#9db8d6", hatch="///" if cell.struck else None)
-        high = min(high, top * 1.3)
         known = bool(np.isfinite(cell.estimate.se))
         if known:
-            interval(axes, y, max(low, 0), high, upright=False)
-        axes.text(max(high if known else 0, value) + top * 0.012, y, _value_text(cell), va="center", fontsize=9)
+            _, high = interval(axes, y, (max(low, 0), high), (0, top * 1.3), upright=False)
+        axes.text(max(high if known else 0, value) + top * 0.018, y, _value_text(cell), va="center", fontsize=9)
     name_bars(figure, axes, [cell.short for cell in selection])
     any_known = any(np.isfinite(cell.estimate.se) for cell in selection if cell.estimate)
     axes.set_xlabel(f"{title}{', 95 % interval' if any_known else ''}")

@@ -14,7 +14,8 @@ from tasks.report.text_format import count, number, percent, quantity
 
 ABOUT = (
     "Mean over repeats. Shares are of the measured window. The device waits for the host while that loads a batch, runs Python or "
-    "writes the journal; the host's time in the loader stands by itself, since the device may compute meanwhile."
+    "writes the journal; where it waits for launches between a pass's own kernels, that is time of the pass, of which the traced steps "
+    "tell. The host's time in the loader stands by itself, since the device may compute meanwhile."
 )
 OTHER = "other"  # the part that no timer saw
 _WORDS = {"data_wait": "waits for host", "h2d": "copy to device", "forward_backward": "forward + backward", "optimizer": "optimiser"}

@@ -92,7 +92,9 @@ def test_behind_how_the_rate_grows_what_is_undecided_goes_on_in_the_same_sentenc
     places = [(devices, count) for devices in (1, 2) for count in (0, 1)]
     rows = [one for at, (devices, count) in enumerate(places) for one in repeats(workers(count, devices=devices), 100.0, turned(EVEN, at))]
     line = list_line(report_of(rows, suite))
-    assert ": from 1 to 2 devices the rate of all together is not shown to grow: x1.00" in line and line.endswith("; undecided: devices 1 and devices 2.")
+    assert ": from 1 to 2 devices the rate of all together is not shown to grow: x1.00" in line and line.endswith(
+        "; undecided: devices 1 and devices 2."
+    )
 
 
 def test_values_of_single_trials_are_said_to_be_such() -> None:

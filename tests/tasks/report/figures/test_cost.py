@@ -65,6 +65,17 @@ def test_a_name_stands_on_the_side_with_more_room_in_lines_that_end_within_the_a
     assert all(whole.x0 <= text.get_window_extent().x0 and text.get_window_extent().x1 <= whole.x1 for text in axes.texts)
 
 
+def test_no_name_lies_over_another() -> None:
+    """On FLAVA's page the names of two cells with 27.6 and 25.8 samples/s could not be read."""
+    rates = (100.0, 98.0, 96.0, 94.0, 300.0)
+    rows = [one for at, rate in enumerate(rates) for one in priced(repeats(workers(at, model="m" * 20), rate))]
+    figure = cost_figure(made(rows))
+    assert figure is not None
+    figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in figure.axes[0].texts]
+    assert len(boxes) == 5 and not [1 for at, one in enumerate(boxes) for other in boxes[:at] if one.overlaps(other)]
+
+
 def test_cells_that_do_other_work_have_fronts_of_their_own_and_no_line() -> None:
     rows = [*ROWS, *priced(repeats(workers(0, model="other"), 50.0))]
     figure = cost_figure(made(rows, {**settings(rows=("model",)), "same_work": ["model"]}))

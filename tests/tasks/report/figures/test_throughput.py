@@ -7,7 +7,7 @@ from matplotlib.colors import to_rgba
 
 from experiments.trial import Outcome
 from tasks.report.figures.throughput import throughput_figure
-from tests.tasks.cell_support import ROUGH, made, repeats, row, settings, workers
+from tests.tasks.cell_support import EVEN, ROUGH, made, repeats, row, settings, workers
 
 
 def test_a_bar_for_each_value_and_a_word_for_each_outcome() -> None:
@@ -47,6 +47,15 @@ def test_an_interval_ends_at_nothing_and_at_a_third_beyond_the_longest_bar() -> 
         drawn = [tuple(line.get_xdata()) for line in figure.axes[0].lines if line.get_linestyle() == "-"]
         assert drawn == [(max(one.low, 0.0), min(one.high, 1.3 * longest)) for one in estimates]
     assert estimates[1].high > 1.3 * longest > estimates[0].high and made(counts, suite)[0].estimate.low < 0  # type: ignore[union-attr]
+
+
+def test_an_interval_that_goes_on_ends_in_an_arrow_and_not_as_if_it_ended_there() -> None:
+    """On FLAVA's page intervals up to 174 and 182 samples/s both ended with a stroke at 160."""
+    cells = made([*repeats(workers(0), 100.0, EVEN), *repeats(workers(1), 150.0, ROUGH)])
+    figure = throughput_figure(cells)
+    assert figure is not None
+    marks = [line.get_marker() for line in figure.axes[0].lines if line.get_linestyle() == "None"]
+    assert marks == ["|", "|", "|", ">"]
 
 
 def test_without_a_winner_no_bar_stands_out() -> None:
