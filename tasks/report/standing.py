@@ -12,6 +12,7 @@ from tasks.analysis.cell import Cell
 from tasks.analysis.judge_cells import APART, DISTURBED, ONE_BESIDE
 from tasks.analysis.looks import given_up, undecided_cells
 from tasks.analysis.results import Sweep
+from tasks.analysis.round_cells import running_cells
 from tasks.analysis.rounds_left import SENSIBLE, rounds_left
 from tasks.analysis.row_times import row_times
 from tasks.report.next_step import NextStep, outlook_of
@@ -44,7 +45,7 @@ def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
     if not settings.looks:
         missing = max(1, settings.least - max(row.trial.repeat for row in sweep.rows))
         only_a_look = unfinished or sweep.plan.has_all_rounds
-        first = outlook.rest() if only_a_look else outlook.more(_allowed(sweep.plan, missing) * _round_s(sweep, compared))
+        first = outlook.rest() if only_a_look else outlook.more(_rounds_s(sweep, _allowed(sweep.plan, missing), compared))
         when = f"after {plural(settings.least, 'round')}" if settings.until_decided else "once no other round fits the sweep's time"
         return Standing(f"No comparison is decided yet: verdicts come {when}", first)
     undecided = undecided_cells(compared)
@@ -60,24 +61,24 @@ def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
     said, least = [_decided(compared)], _allowed(sweep.plan, settings.least)
     step = outlook.rest() if unfinished else None
     if undecided and takes:
-        round_s = _round_s(sweep, [cell for cell in undecided if left[cell.short] is not None])
-        about = f"{_first_and_all(takes)}, {duration.about(max(takes) * round_s)}"
+        pursued = [cell for cell in undecided if left[cell.short] is not None]
+        about = f"{_first_and_all(takes)}, {duration.about(_rounds_s(sweep, max(takes), pursued))}"
         said.append(about if len(compared) == 1 else f"{len(takes)} undecided: {about}")
-        step = outlook.more(_allowed(sweep.plan, max(takes)) * round_s)
+        step = outlook.more(_rounds_s(sweep, _allowed(sweep.plan, max(takes)), pursued))
     if disturbed:
         which = "it was" if len(compared) == 1 else f"{len(disturbed)} were"
         said.append(f"{which} disturbed by other work: repeat them while nothing else runs there")
-        step = step or outlook.more(least * _round_s(sweep, disturbed))
+        step = step or outlook.more(_rounds_s(sweep, least, disturbed))
     if elsewhere:
         which = "it was" if len(compared) == 1 else f"{len(elsewhere)} were"
         said.append(f"{which} not measured on one host in one sitting: {plural(settings.least, 'more round')} there would compare them")
-        step = step or outlook.more(least * _round_s(sweep, elsewhere))
+        step = step or outlook.more(_rounds_s(sweep, least, elsewhere))
     if few:
         which = "it has" if len(compared) == 1 else f"{len(few)} {'has' if len(few) == 1 else 'have'}"
         said.append(
             f"{which} too few trials that count, as others were disturbed or failed: {plural(settings.least, 'more round')} would tell"
         )
-        step = step or outlook.more(least * _round_s(sweep, few))
+        step = step or outlook.more(_rounds_s(sweep, least, few))
     said += _beyond_the_campaign(sweep.plan, min([*takes, *([settings.least] if disturbed or elsewhere or few else [])], default=0))
     if hopeless := len(undecided) - len(takes) - len(disturbed) - len(elsewhere) - len(few):
         which = "it" if len(compared) == 1 else str(hopeless)
@@ -145,8 +146,15 @@ def _decided(compared: Sequence[Cell]) -> str:
     return f"{many[:1].upper()}{many[1:]}{after}"
 
 
-def _round_s(sweep: Sweep, undecided: Sequence[Cell]) -> float:
-    """What a round of these cells and their baselines takes, s."""
+def _rounds_s(sweep: Sweep, count: int, undecided: Sequence[Cell]) -> float:
+    """What `count` more rounds take, s: of these cells and their baselines, or of all cells where the sweep's rounds are of all."""
     times = row_times(sweep.rows)
-    both = {one.trial.cell: one.trial for cell in undecided for one in (cell, cell.baseline) if one is not None}
-    return times.of_round(both.values()) or 0.0
+    trials = {row.trial.cell: row.trial for row in sweep.rows}
+    both = {one.trial.cell for cell in undecided for one in (cell, cell.baseline) if one is not None}
+    ofs = (
+        [cell for cell in trials if cell in both]
+        if sweep.plan.decide is not None and sweep.plan.decide.until_decided
+        else running_cells(sweep.plan, sweep.rows, number)
+        for number in range(sweep.plan.last_round, sweep.plan.last_round + count)
+    )
+    return sum(times.of_round([trials[cell] for cell in of]) or 0.0 for of in ofs)

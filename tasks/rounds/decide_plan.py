@@ -16,8 +16,8 @@ from experiments.trial import Trial
 from tasks.analysis.cell import Cell
 from tasks.analysis.looks import undecided_of
 from tasks.analysis.results import Sweep, load_sweep
+from tasks.analysis.round_cells import running_cells
 from tasks.analysis.row_times import row_times
-from tasks.analysis.trial_row import TrialRow, keep_failing
 from tasks.report.text_format import listed
 from tasks.sweep.plan import once_more
 from tasks.sweep.round_time import TrialTimes
@@ -82,14 +82,8 @@ class _State:
         return row_times(self.sweep.rows)
 
     def running(self) -> list[str]:
-        """Cells of which a trial ended ok, without those that keep failing, and without references of loss parity that have as many seeds
-        as it needs."""
-        seeds = self.plan.suite.parity_reference if self.plan.suite.repeats_are_seeds else 1
-        by_cell: dict[str, list[TrialRow]] = {}
-        for row in self.sweep.rows:
-            if not row.trial.reference or self.round < seeds:
-                by_cell.setdefault(row.trial.cell, []).append(row)
-        return [cell for cell, rows in by_cell.items() if any(row.outcome == "ok" for row in rows) and not keep_failing(rows)]
+        """See `running_cells`."""
+        return running_cells(self.plan, self.sweep.rows, self.round)
 
     @cached_property
     def undecided(self) -> list[Cell]:

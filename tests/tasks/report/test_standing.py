@@ -106,6 +106,27 @@ def test_what_the_rest_would_take() -> None:
     assert table.rows[1][1::2] == ["undecided", f"about {left} more rounds"]
 
 
+def test_where_rounds_are_of_all_cells_so_are_their_times_and_budgets() -> None:
+    """FLAVA's page had 52 min for 41 rounds of eight cells, of which it had counted four."""
+    settings = DecideSettings(budget_s=600.0, until_decided=False, looks=LOOKS)
+    report = report_of(rows((100.0, QUIET), (130.0, QUIET[::-1]), (106.0, scaled(0.035))), decide=settings)
+    assert report.standing is not None
+    [left] = [rounds for rounds in report.standing.left.values() if rounds is not None]
+    minutes = 3 * left  # the decided one runs with them
+    assert report.standing.line.endswith(f"1 undecided: about {left} more rounds, {minutes} min")
+    assert report.next_step == NextStep(f"sweep resume made-up --budget {-(-11 * minutes // 10)}m", 60.0 * minutes)
+
+
+def test_references_run_with_the_cells_until_loss_parity_has_its_seeds() -> None:
+    """ViT's page advised a budget of 6 min for two rounds that take 6 min 7 s with their reference: the second would not have fitted."""
+    first = rows((100.0, QUIET[:1]), (130.0, QUIET[:1]), (110.0, QUIET[:1]))
+    made = [*first[:2], replace(first[2], trial=first[2].trial.model_copy(update={"reference": True}))]
+    for seeds, minutes in ((3, 6.0), (0, 4.0)):
+        decide = DecideSettings(budget_s=600.0, until_decided=False)
+        standing = report_of(made, {**settings(), "parity_reference": seeds}, decide=decide).standing
+        assert standing is not None and standing.step is not None and standing.step.seconds == 60.0 * minutes, seeds
+
+
 def test_what_there_was_no_time_for_comes_before_other_rounds() -> None:
     """A cell that was measured lacks a trial, which takes its minute; two cells were never begun: as long as the longest of the others."""
     made = rows((100.0, QUIET[:2]), (130.0, QUIET[:2]))
