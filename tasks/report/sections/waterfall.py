@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from experiments.metrics import metric_of
 from tasks.analysis.cell import Cell
+from tasks.analysis.host_bound import LEAST_WAIT
 from tasks.analysis.waterfall import (
     ALLOCATOR,
     ATTENTION,
@@ -59,7 +60,7 @@ def section(source: ReportSource) -> Section | None:
     if not found and not problems:
         could = any(cell.trial.device == "cuda" and cell.mean("mfu") is not None for cell in source.cells)
         return Section(NAME, "Where the peak goes", [Bullets([HOW])]) if could else None
-    notes = [*problems, *_disturbed(found), *_not_apart(found), *_not_covered(found), *_repeated(found)]
+    notes = [*problems, *_disturbed(found), *_not_apart(found), *_of_launches(found), *_not_covered(found), *_repeated(found)]
     products = products_table([cell for cell, _ in found])
     ranks = ranks_table([cell for cell, _ in found])
     blocks: list[Block] = list(waterfall_tables(found))
@@ -153,6 +154,21 @@ def _disturbed(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
     """Whose traced trial was disturbed, since every one of the cell was."""
     names = [cell.short for cell, _ in found if (row := traced(cell)) is not None and row.disturbed]
     return [f"{_cells(names, found)}: other work disturbed the trial that was traced."] if names else []
+
+
+def _of_launches(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
+    """In which cells waits for launches took LEAST_WAIT of a traced step or more: where shapes leave little their drop does not show it."""
+    shares = {cell.short: share for cell, _ in found if (share := _launch_share(cell)) >= LEAST_WAIT}
+    told = listed([f"{percent(share)} in {name}" for name, share in shares.items()], _BESIDE)
+    small = "their drop is what the matrix products would have done in that time, which is little where their shapes attain little"
+    return [f"Waits for launches took of the traced step {told}: {small}."] if shares else []
+
+
+def _launch_share(cell: Cell) -> float:
+    """Of the traced steps, the mean of the ranks."""
+    row = traced(cell)
+    ranks = row.profile["ranks"] if row is not None and row.profile else []
+    return sum(rank["launch_s"] / rank["step_s"] for rank in ranks) / len(ranks) if ranks else 0.0
 
 
 def _cells(names: list[str], found: Sequence[tuple[Cell, Waterfall]]) -> str:

@@ -86,6 +86,13 @@ def test_work_beyond_the_models_flops_is_said() -> None:
     ]
 
 
+def test_waits_for_launches_are_told_as_shares_of_the_step_too() -> None:
+    """T5's page showed launches as 1.6 % of the peak, where the GPU waited for them 95 % of the traced step."""
+    waits = [{**ATTAINED, "ranks": [{**ATTAINED["ranks"][0], "launch_s": share * 10.0}]} for share in (0.249, 0.25, 0.951)]
+    [line] = report_of([traced(place, profile) for place, profile in enumerate(waits)]).section(NAME).block(Bullets).lines
+    assert line.startswith("Waits for launches took of the traced step 25.0 % in MP-1 and 95.1 % in MP-2: their drop is ")
+
+
 def test_what_is_not_covered_is_said_from_half_a_percent_on() -> None:
     covered = [{**ATTAINED, "ranks": [{**ATTAINED["ranks"][0], "covered_s": seconds}]} for seconds in (3.98, 3.97)]
     [line] = report_of([traced(place, profile) for place, profile in enumerate(covered)]).section(NAME).block(Bullets).lines
