@@ -21,7 +21,9 @@ from tests.tasks.fake_sweep import SWEEP_ID, Fake, trial_dirs, whole_sweep
     ("outcomes", "said"),
     [
         ({}, ("no", "0 cells")),
-        ({"a": ["ok"], "b": ["crashed"]}, ("1", "2 cells")),
+        ({"a": ["ok"], "b": ["crashed"]}, ("1", "2 cells; 1 of 2 crashed")),
+        ({"a": ["ok", "does_not_fit", "to do"], "b": ["hang", "crashed", "crashed"]}, ("3", "2 cells; 2 of 6 crashed, 1 hang")),
+        ({"a": ["ok", "crashed"], "b": ["unsupported"]}, ("2", "1 cell (1 more is unsupported); 1 of 2 crashed")),
         ({"a": ["ok", "ok", "ok"], "b": ["ok", "ok"], "c": ["unsupported"]}, ("2 to 3", "2 cells (1 more is unsupported)")),
         ({"a": ["ok"], "b": ["unsupported"], "c": ["unsupported"]}, ("1", "1 cell (2 more are unsupported)")),
         ({"a": ["ok", "unsupported"]}, ("2", "1 cell")),
