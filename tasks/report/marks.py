@@ -68,8 +68,8 @@ def why_open(cell: Cell) -> str:
     beside = f"undecided though its interval leaves out {unchanged:g}"
     if ratio.p_value < cell.levels.chance:
         return f"{beside}: it may be less than the smallest effect that counts"
-    below = f"below {percent(cell.levels.chance)}, its interval has {percent(1 - cell.levels.confidence)}"
-    return f"{beside}: a verdict takes a chance of error {below}"
+    below = f"below {percent(cell.levels.chance)}, and its interval allows {percent(1 - cell.levels.confidence)}"
+    return f"{beside}: a verdict needs a chance of error {below}"
 
 
 def rounds_of_ratio(cell: Cell) -> str:

@@ -185,7 +185,7 @@ def test_undecided_beside_no_change_says_what_a_verdict_takes() -> None:
     wide.verdict, wide.why_undecided, wide.speedup = Verdict.UNDECIDED, TOO_WIDE, ratio(1.05, 0.02)
     assert wide.speedup.low > 1.0 and table_cell(wide).marks == [Mark.UNDECIDED]
     assert table_cell(wide, shared_why=TOO_WIDE).notes == [
-        "undecided though its interval leaves out 1: a verdict takes a chance of error below 0.5 %, its interval has 5.0 %"
+        "undecided though its interval leaves out 1: a verdict needs a chance of error below 0.5 %, and its interval allows 5.0 %"
     ]
     small.verdict, small.why_undecided, small.speedup = Verdict.UNDECIDED, TOO_WIDE, ratio(1.015, 0.004)
     assert table_cell(small).notes == ["undecided though its interval leaves out 1: it may be less than the smallest effect that counts"]
