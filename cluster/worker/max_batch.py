@@ -240,7 +240,7 @@ class _Search:
             good,
             f"batch_size max: {good} samples fit, {edge}; a size counts as fitting if its steps, {PROBE_STEPS + PROBE_WARMUP} at a time, "
             f"leave {PROBE_HEADROOM:.0%} of the device's memory free ({tried}; {processes} processes)",
-            (time.monotonic() - began) * (1 - 1 / processes),
+            (time.monotonic() - began) * (1 - 1 / max(1, processes)),  # none, where the size that was tried alone ends the search of before
         )
 
     def _probe(self, size: int, known: Mapping[int, Answer] | None) -> None:

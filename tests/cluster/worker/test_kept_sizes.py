@@ -200,6 +200,21 @@ def test_a_search_that_was_cut_off_on_another_device_leaves_what_was_found_here(
     assert "batch_size max: the earlier search was on another device or with other libraries: what one here found counts" in notes
 
 
+def test_the_size_of_another_device_ends_a_search_that_was_cut_off_here(
+    kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both hold as much: the one size that the search here had still to try is the one that the other had found."""
+    [whole] = read_sizes(kept.stem, pytest.fail)
+    answers = {size: answer for size, answer in whole.answers.items() if size != whole.largest}
+    there = {**whole.about, "device_name": "another"}
+    kept.unlink()
+    keep_sizes(kept.stem, whole.model_copy(update={"answers": answers}), pytest.fail)
+    keep_sizes(kept.stem, whole.model_copy(update={"about": there}), pytest.fail)
+    found, notes = found_on(tmp_path / "here", monkeypatch, Pretended)
+    assert (found.size, found.seconds) == (87, 0.0) and "88 does not" in found.note
+    assert [note.split()[2] for note in notes if note.startswith("batch size ")] == ["87"], notes
+
+
 @pytest.mark.parametrize(("device", "seconds"), [(Pretended, 10.0), (LeavesPieces, 70.0)])
 def test_what_a_search_took_beyond_one_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: type[Pretended], seconds: float
