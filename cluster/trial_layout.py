@@ -43,7 +43,7 @@ SPREAD = "spread"  # the report: a folder with a file for each sweep, what its r
 # A trial's folder
 TRIAL = "trial.json"  # the flow, when it plans
 TOLD = "trial-of-commit.json"  # the flow, of a trial that runs another commit, when it starts: TRIAL as that commit's code reads it
-LAUNCH = "launch.json"  # the flow, right after each start: how to find the attempt again
+LAUNCH = "launch.json"  # the flow, right before each start and right after it: how to find the attempt again
 HOLD = ".hold"  # the flow, before it starts a trial that is to wait: a lock that the trial takes before it begins
 JOURNAL = "journal.jsonl"  # rank 0, while it runs; on a pool with storage the flow writes a copy here
 RESULT = "result.json"  # the trial's process at its end; the flow for a trial that could not write it

@@ -16,7 +16,7 @@ from cluster.launchers import Launch, LaunchError, LaunchRefused
 from cluster.trial_layout import JOURNAL
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep.count_measured import count_measured
-from tasks.sweep.result_file import last_result
+from tasks.sweep.result_file import forget_result, last_result
 from tasks.sweep.trial_context import TrialContext
 from tasks.sweep.trial_record import last_attempt, tell_trial
 
@@ -137,6 +137,7 @@ class AttemptStarter:
             if asked == 1:
                 self._context.starting(self._trial.key, number)
                 launchers.save(of_attempt(self._context.launcher.starting(self._trial, self._folder, number)), self._folder)
+                forget_result(self._folder, number)
             launch = self._context.launcher.start(self._trial, self._folder, number)
             if asked > 1:  # while the pool is down the trial has started nothing
                 self._context.starting(self._trial.key, number)

@@ -26,6 +26,14 @@ def read_result(folder: Path, key: str | None = None) -> TrialResult | None:
     return result if launch is None or launch.replaces is None or result.attempt != launch.attempt else launch.replaces
 
 
+def forget_result(folder: Path, attempt: int) -> None:
+    """Remove the result of an earlier flow that could not start this attempt, which now begins: else it would be taken for that of the
+    attempt until its own is there, and a later flow would end a running attempt as one that was cancelled. Raises DamagedFile, OSError."""
+    result = last_result(folder)
+    if result is not None and result.attempt == attempt:
+        (folder / RESULT).unlink()
+
+
 def last_result(folder: Path, key: str | None = None) -> TrialResult | None:
     """What result.json says: of the last attempt that wrote it. None and errors as in `read_result`."""
     result = read_model(folder / RESULT, TrialResult, AGAIN)

@@ -109,7 +109,8 @@ class TrialRunner(TrialContext):
             if attempt is not None:
                 return attempt
             outcome, reason = Outcome.CANCELLED, self.why_stopped()
-        return self._save(flow_result(trial, starter.next_number, outcome, reason, time.time()))
+        result = flow_result(trial, starter.next_number, outcome, reason, time.time())
+        return self._save(result) if again is None else result  # the disturbed measurement stays, also if this flow is killed now
 
     def _final(self, trial: Trial) -> TrialResult | None:
         """The trial's result if it is final (see Outcome.final), else None."""

@@ -11,7 +11,8 @@ import pytest
 from cluster import launchers
 from cluster.journal.journal import JournalWriter
 from cluster.launchers import Launch, LaunchError
-from experiments.trial import Outcome, Trial
+from experiments.trial import Outcome, Trial, TrialResult
+from tasks.sweep.store import SweepStore
 from tasks.sweep.what_is_left import what_is_left
 from tests.tasks.fake_cluster import KEY, Cluster, cluster, runner, trial
 from tests.tasks.plan_support import make_plan
@@ -126,6 +127,48 @@ def test_a_sweep_that_is_stopped_ends_what_began(cluster: Cluster) -> None:
     run.stop.set()
     assert run.run(made).outcome is Outcome.CANCELLED
     assert cluster.jobs == {f"{KEY}-a1": "STOPPED"} and cluster.started == []
+
+
+@pytest.mark.parametrize("ended", [Outcome.CANCELLED, Outcome.INFRA])
+def test_what_an_attempt_was_that_did_not_begin_is_not_taken_for_the_end_of_the_one_that_does(cluster: Cluster, ended: Outcome) -> None:
+    """It has the same number, and its flow is killed while it runs: it is followed and not ended, by a stop too."""
+    made, run = trial(cluster), runner(cluster, retries=0, wait_s=5.0)
+    if ended is Outcome.CANCELLED:
+        run.stop.set()
+    else:
+        cluster.down = LaunchError("no answer")
+    assert (run.run(made).outcome, run.run(made).attempt) == (ended, 1)
+    cluster.down = None
+
+    def dies(cluster: Cluster) -> None:
+        if cluster.calls[-1] == "status":
+            raise KeyboardInterrupt
+
+    cluster.on_ask = dies
+    with pytest.raises(KeyboardInterrupt):
+        runner(cluster, retries=0).run(made)
+    assert cluster.started == [f"{KEY}-a1"] and cluster.store.result(KEY) is None
+    assert what_is_left(cluster.store, make_plan([made])).begun == [made]
+    ends(cluster, 1)
+    result = runner(cluster, retries=0).run(made)
+    assert (result.outcome, result.attempt, cluster.started) == (Outcome.OK, 1, [f"{KEY}-a1"])
+
+
+def test_a_disturbed_measurement_stays_while_the_next_attempt_is_not_started(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the flow is killed at once: that of the attempt which never was is not written over it."""
+    saved, save = list[TrialResult](), SweepStore.save_result
+    monkeypatch.setattr(SweepStore, "save_result", lambda store, result: (saved.append(result), save(store, result))[1])
+
+    def once(cluster: Cluster) -> None:
+        if cluster.jobs.get(f"{KEY}-a1") == "RUNNING":
+            cluster.finish(1, Outcome.OK, BUSY)
+        elif cluster.calls[-1] == "start" and cluster.started:
+            cluster.down = LaunchError("no answer")
+
+    cluster.on_ask = once
+    result = runner(cluster, disturbed=1, wait_s=5.0).run(trial(cluster))
+    assert (result.attempt, result.disturbed) == (1, BUSY)
+    assert saved and all(one == result for one in saved), saved
 
 
 def test_a_start_that_a_pool_refuses_takes_no_number(cluster: Cluster) -> None:
