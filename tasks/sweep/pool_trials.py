@@ -121,10 +121,10 @@ class PoolTrials:
     def _complete_files(self, trial: Trial, log: Any) -> None:
         """steps.parquet, and a copy of everything on the pool's storage where it has one."""
         folder = self.store.trial_dir(trial.key)
-        if (folder / JOURNAL).exists():
+        if measured := (folder / JOURNAL).exists():
             self.write_steps(folder)
         launch = launchers.load(folder)
-        if launch is not None and not launch.starting:  # else there is nothing of it on the storage
+        if launch is not None and (measured or not launch.starting):  # else there is nothing of it on the storage
             try:
                 self.launcher.keep(launch, folder)
             except LaunchError as error:

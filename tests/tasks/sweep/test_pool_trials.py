@@ -164,6 +164,21 @@ def test_what_is_kept_on_the_pool_has_the_steps_of_a_trial_that_began(cpu: Calla
     assert trials.events.told == [("started", 1), ("finished", 1, Outcome.OK)]  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("measured", [True, False])
+def test_what_was_measured_is_kept_also_where_the_attempt_after_it_could_not_be_started(
+    cpu: Callable[..., PoolTrials], measured: bool
+) -> None:
+    """A disturbed measurement, say, that was to be measured again. Where nothing was, there is nothing of it on the storage."""
+    trial = make_trial(1)
+    store = saved(make_plan([trial]))
+    launchers.save(Launch(launcher="ray_job", key=trial.key, attempt=2, id="2", starting=True), store.trial_dir(trial.key))
+    if measured:
+        (store.trial_dir(trial.key) / "journal.jsonl").touch()
+    trials = cpu(store, trial, make_result)
+    trials.run(trial, LOG)
+    assert ["steps.parquet" in names for names in trials.launcher.kept] == [True] * measured  # type: ignore[attr-defined]
+
+
 def test_a_trial_that_was_never_started_has_nothing_to_keep(cpu: Callable[..., PoolTrials]) -> None:
     trial = make_trial(1)
     trials = cpu(saved(make_plan([trial])), trial, lambda trial: make_result(trial, Outcome.CANCELLED))
