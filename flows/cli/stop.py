@@ -15,7 +15,7 @@ from experiments.config.errors import DamagedFile
 from experiments.trial import Outcome, Trial, TrialResult
 from flows.runtime.command_environment import prepare_environment
 from tasks.sweep.store import Plan, Status, SweepStore, readable_result
-from tasks.sweep.what_is_left import is_measured_again, replaces_nothing
+from tasks.sweep.what_is_left import is_measured_again, may_run, replaces_nothing
 
 _WAIT_S = 120.0
 
@@ -43,13 +43,14 @@ def stop_sweep(store: SweepStore, reason: str, out: Console) -> int:
         known = load_pools()
         for trial in plan.trials:
             try:
-                folder, disturbed = store.trial_dir(trial.key), store.result(trial.key)
-                if disturbed is not None and not is_measured_again(folder, disturbed):
+                folder, result = store.trial_dir(trial.key), store.result(trial.key)
+                disturbed = result if result is not None and is_measured_again(folder, result) else None
+                if result is not None and disturbed is None and (result.outcome.final or not may_run(launchers.load(folder), result)):
                     continue
                 launcher = partial(_launcher, known, trial)  # asked for what was started alone: its pool may be gone from the pools file
                 launch = launchers.find(trial, folder, launcher)
-                if launch is None:
-                    continue
+                if launch is None or (result is not None and disturbed is None and not launcher().status(launch).running):
+                    continue  # one that has a result by now stays as it is, unless its retry runs, or it does although it was given up
                 launcher().stop(launch)
             except (launchers.LaunchError, DamagedFile) as error:
                 out.print(f"{trial.name} cannot be stopped: {error}", highlight=False, markup=False, soft_wrap=True)

@@ -16,6 +16,7 @@ from experiments.trial import Trial
 from flows.runtime import prefect_runs
 from flows.runtime.interrupts import TerminalClosed, ending
 from flows.runtime.session import Session
+from tasks.sweep.what_is_left import end_is_unknown
 
 
 def until_stopped(session: Session, work: Callable[[], None]) -> BaseException | None:
@@ -40,8 +41,9 @@ def stop_trials(session: Session, reason: str) -> None:
     session.stop.request(reason)
     for trial in session.plan.trials:  # what no thread of ours follows
         with suppress(launchers.LaunchError, DamagedFile):  # a damaged one is kept aside and stopped by the next flow
-            if session.store.result(trial.key) is None:
-                launch = launchers.find(trial, session.store.trial_dir(trial.key), partial(_launcher, session, trial))
+            folder, result = session.store.trial_dir(trial.key), session.store.result(trial.key)
+            if result is None or (not result.outcome.final and end_is_unknown(launchers.load(folder), result)):
+                launch = launchers.find(trial, folder, partial(_launcher, session, trial))
                 if launch is not None:
                     _launcher(session, trial).stop(launch)
 

@@ -29,6 +29,11 @@ def end_is_unknown(launch: Launch | None, result: TrialResult | None) -> bool:
     return launch is not None and (result is None or result.attempt < launch.attempt)
 
 
+def may_run(launch: Launch | None, result: TrialResult | None) -> bool:
+    """Whether a trial's last attempt may run although no flow follows it: nobody saw its end, or its pool did not answer any more."""
+    return end_is_unknown(launch, result) or (launch is not None and result is not None and result.outcome is Outcome.INFRA)
+
+
 def is_measured_again(folder: Path, result: TrialResult) -> bool:
     """Whether this result is of a disturbed trial that is measured again, by a flow that lives or one that died. Raises DamagedFile."""
     if not is_disturbed(result):
@@ -55,7 +60,7 @@ def what_is_left(store: SweepStore, plan: Plan) -> Left:
             left.damaged.append(trial)
         elif result is not None and result.outcome.final and not is_measured_again(folder, result):
             left.done.append((trial, result))
-        elif end_is_unknown(launch := launchers.load(folder), result) or (launch and result and result.outcome is Outcome.INFRA):
+        elif may_run(launchers.load(folder), result):
             left.begun.append(trial)
         else:
             left.rest.append(trial)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cluster import launchers
-from cluster.launchers import Launch, LaunchError
+from cluster.launchers import Launch, LaunchError, Status
 from experiments.trial import Trial, TrialResult
 from flows.runtime import session as flows_session
 from flows.runtime import trial_records
@@ -34,6 +34,12 @@ class FakeLauncher:
     kept: list[str] = field(default_factory=list)
     problem: LaunchError | None = None
     on_stop: Callable[[Launch], object] = lambda launch: None
+    running: bool = True
+
+    def status(self, launch: Launch) -> Status:
+        if self.problem:
+            raise self.problem
+        return Status(running=self.running)
 
     def stop(self, launch: Launch, grace_s: float = 5.0) -> None:
         if self.problem:

@@ -185,6 +185,29 @@ def test_a_disturbed_trial_that_was_measured_again_is_stopped_and_keeps_its_resu
     assert stage.stop() == 0 and stage.text.splitlines()[-1] == f"{SWEEP_ID} is not running"
 
 
+@pytest.mark.parametrize("ended", [Outcome.INFRA, Outcome.CANCELLED])
+def test_an_attempt_that_runs_after_an_earlier_one_has_its_result_is_stopped(stage: Stage, ended: Outcome) -> None:
+    """A retry, say, whose flow was killed: result.json still has how the attempt before it ended."""
+    begun(plan := make_plan([make_trial(1)]), 1, attempt=2)
+    store = saved(plan, t1=ended)
+    assert stage.stop() == 0 and stage.launcher.stopped == [plan.trials[0].key]
+    result = store.result(plan.trials[0].key)
+    assert result is not None and (result.outcome, result.attempt, result.reason) == (Outcome.CANCELLED, 2, "enough")
+
+
+@pytest.mark.parametrize(
+    ("ended", "running", "stopped"),
+    [(Outcome.INFRA, True, True), (Outcome.INFRA, False, False), (Outcome.CANCELLED, True, False), (Outcome.CRASHED, True, False)],
+)
+def test_an_attempt_that_was_given_up_is_stopped_if_it_runs(stage: Stage, ended: Outcome, running: bool, stopped: bool) -> None:
+    """Its pool did not answer any more, and the result is that of the flow, which then was killed."""
+    begun(plan := make_plan([make_trial(1)]), 1)
+    store, stage.launcher.running = saved(plan, t1=ended), running
+    assert stage.stop() == 0 and stage.launcher.stopped == [plan.trials[0].key] * stopped
+    result = store.result(plan.trials[0].key)
+    assert result is not None and (result.outcome, result.reason) == ((Outcome.CANCELLED, "enough") if stopped else (ended, "made up"))
+
+
 def test_a_trial_that_cannot_be_stopped_is_named_and_the_others_are_stopped(stage: Stage) -> None:
     plan = plan_of_four()
 

@@ -97,6 +97,19 @@ def test_a_stop_ends_what_nobody_follows_and_keeps_the_first_reason(stage: Stage
     assert stage.launcher.stopped == [plan.trials[2].key]
 
 
+@pytest.mark.parametrize(("ended", "attempt", "stopped"), [(Outcome.INFRA, 1, True), (Outcome.INFRA, 2, False), (Outcome.OK, 1, False)])
+def test_a_stop_ends_a_retry_that_a_dead_flow_left_and_nobody_follows_yet(
+    stage: Stage, ended: Outcome, attempt: int, stopped: bool
+) -> None:
+    """result.json has how the attempt before it ended."""
+    plan = make_plan([make_trial(1)])
+    session = stage.session(plan)
+    begun(plan, 1, attempt=2)
+    session.store.save_result(make_result(plan.trials[0], ended, attempt=attempt))
+    stop_trials(session, "enough")
+    assert stage.launcher.stopped == [plan.trials[0].key] * stopped
+
+
 @pytest.fixture
 def stops(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A session whose watcher of the stop file reports when it began and when it ended, with the reasons of its stops."""
