@@ -111,12 +111,21 @@ class AttemptStarter:
         if result is None or (found_now and result.outcome is not Outcome.CANCELLED):
             return launch
         status = self._retry(lambda: self._context.launcher.status(launch))
-        if status is None or not status.running:
+        if status is None or (not status.running and not self._ended_unseen(launch, result)):
             return None
-        if result.outcome is Outcome.INFRA:
+        if not status.running or result.outcome is Outcome.INFRA:
             return launch
         self._retry(lambda: self._context.launcher.stop(launch))  # it was cancelled while its pool was unreachable
         return None
+
+    def _ended_unseen(self, launch: Launch, result: TrialResult) -> bool:
+        """Whether an attempt that a flow gave up, `result`, came to a result of its own since, which is on its pool's storage. Raises
+        LaunchError and JournalError."""
+        if result.outcome is not Outcome.INFRA:
+            return False
+        self._retry(lambda: self._context.launcher.fetch(launch, self._folder, last=True))
+        own = self._context.result_of(launch)
+        return own is not None and own.outcome.final
 
     def _start(self, number: int, *, again: TrialResult | None) -> Launch | None:
         """Start an attempt, waiting without slots for a pool that is down; None if the sweep was stopped meanwhile. Raises LaunchError."""

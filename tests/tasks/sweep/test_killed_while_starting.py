@@ -129,6 +129,26 @@ def test_a_sweep_that_is_stopped_ends_what_began(cluster: Cluster) -> None:
     assert cluster.jobs == {f"{KEY}-a1": "STOPPED"} and cluster.started == []
 
 
+@pytest.mark.parametrize(("outcome", "started"), [(Outcome.OK, []), (Outcome.CRASHED, []), (Outcome.INFRA, [f"{KEY}-a2"])])
+def test_what_a_flow_gave_up_and_ended_well_meanwhile_is_taken_from_the_storage(
+    cluster: Cluster, outcome: Outcome, started: list[str]
+) -> None:
+    """Its pool did not answer any more; by now it does, and the job is over. What it measured is not measured again."""
+    made = trial(cluster)
+    cluster.finish(1, Outcome.INFRA, "worker lost: no answer")
+    launchers.save(Launch(launcher="ray_job", key=KEY, attempt=1, id=f"{KEY}-a1"), cluster.store.trial_dir(KEY))
+
+    def on_storage(cluster: Cluster) -> None:
+        if cluster.calls[-1] == "fetch last" and not cluster.started:
+            cluster.finish(1, outcome)
+        elif cluster.started and cluster.jobs[cluster.started[0]] == "RUNNING":
+            cluster.finish(2)
+
+    cluster.on_ask = on_storage
+    result = runner(cluster, retries=0).run(made)
+    assert (result.outcome, result.attempt, cluster.started) == (Outcome.OK if started else outcome, 2 if started else 1, started)
+
+
 @pytest.mark.parametrize("ended", [Outcome.CANCELLED, Outcome.INFRA])
 def test_what_an_attempt_was_that_did_not_begin_is_not_taken_for_the_end_of_the_one_that_does(cluster: Cluster, ended: Outcome) -> None:
     """It has the same number, and its flow is killed while it runs: it is followed and not ended, by a stop too."""
