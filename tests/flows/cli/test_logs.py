@@ -69,6 +69,15 @@ def test_a_trial_that_runs_is_followed_to_its_end(
     assert capsys.readouterr().out == ONE + TWO, "each part once"
 
 
+def test_a_ray_job_of_which_it_is_not_known_whether_it_began_has_no_log_yet(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SweepStore(trial.sweep_id)
+    (store.trial_dir(trial.key) / "log.txt").write_text(ONE)
+    launch = Launch(launcher="ray_job", key=trial.key, attempt=2, id=f"{trial.key}-a2", starting=True)
+    launchers.save(launch, store.trial_dir(trial.key))
+    monkeypatch.setattr(launchers, "for_pool", lambda pool: pytest.fail("its pool is asked"))
+    assert said("number 1") == (0, ONE)
+
+
 def test_the_log_of_a_ray_job_that_runs_is_asked_of_its_pool(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     store = SweepStore(trial.sweep_id)
     (store.trial_dir(trial.key) / "log.txt").write_text(ONE)

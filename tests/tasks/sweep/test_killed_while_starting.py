@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -105,7 +107,8 @@ def test_a_pool_that_does_not_answer_is_waited_for(cluster: Cluster) -> None:
             ends(cluster, 1)
 
     cluster.on_ask = answers
-    result = runner(cluster, retries=0, wait_s=60.0).run(made)
+    run = replace(runner(cluster, retries=0, wait_s=60.0), without_slots=lambda: pytest.fail("it may run in them"))
+    result = run.run(made)
     assert (result.outcome, result.attempt, cluster.started) == (Outcome.OK, 1, [])
 
 
@@ -119,6 +122,26 @@ def test_a_pool_that_answers_no_more_leaves_it_to_the_next_flow(cluster: Cluster
     ends(cluster, 1)
     result = runner(cluster, retries=0).run(made)
     assert (result.outcome, result.attempt, cluster.started) == (Outcome.OK, 1, [])
+
+
+def test_what_a_stop_did_not_reach_is_ended_by_the_next_flow(cluster: Cluster) -> None:
+    """The sweep was stopped while the pool did not answer: whether the attempt began is found out once it does."""
+    made = killed(cluster, began=True)
+    cluster.down, run = LaunchError("no answer"), runner(cluster)
+    run.stop.set()
+    assert run.run(made).outcome is Outcome.CANCELLED and launch(cluster).starting
+    cluster.down = None
+    ends(cluster, 2)
+    assert runner(cluster, retries=0).run(made).attempt == 2
+    assert (cluster.jobs[f"{KEY}-a1"], cluster.started) == ("STOPPED", [f"{KEY}-a2"])
+
+
+def test_what_began_is_found_also_where_its_journal_is_damaged(cluster: Cluster) -> None:
+    """So a stop ends it: its pool knows of it."""
+    made, folder = killed(cluster, began=True), cluster.store.trial_dir(KEY)
+    (folder / "journal.jsonl").write_text("{}\n{}\n")
+    found = launchers.find(made, folder, lambda: cluster)
+    assert found == launch(cluster) and (found.attempt, found.starting) == (1, False)
 
 
 def test_a_sweep_that_is_stopped_ends_what_began(cluster: Cluster) -> None:
@@ -218,8 +241,16 @@ def test_a_pool_that_cannot_tell_which_number_is_free_is_waited_for_as_one_that_
         return free(made, folder, attempt)
 
     cluster.free_number = down_at_first  # type: ignore[method-assign]
-    made = trial(cluster)
+    made, waits = trial(cluster), list[float]()
+
+    def without_slots() -> AbstractContextManager[None]:
+        waits.append(cluster.clock.passed)
+        return nullcontext()
+
     result = runner(cluster, retries=0, wait_s=2.0).run(made)
     assert (result.outcome, result.attempt, cluster.started) == (Outcome.INFRA, 1, [])
+    began = cluster.clock.passed
     cluster.finish_all(Outcome.OK)
-    assert (runner(cluster, retries=0, wait_s=60.0).run(made).attempt, cluster.started) == (1, [f"{KEY}-a1"])
+    run = replace(runner(cluster, retries=0, wait_s=60.0), without_slots=without_slots)
+    assert (run.run(made).attempt, cluster.started) == (1, [f"{KEY}-a1"])
+    assert waits == [began] and began < 6.0, "nothing of it may run, so others have its slots"
