@@ -78,6 +78,15 @@ def test_what_does_not_hold_any_more_leaves_and_what_was_found_since_stays() -> 
     assert kept() == {43: (True, 0.96), 87: (False, None)}
 
 
+def test_that_another_devices_answers_do_not_hold_here_removes_none_of_this_one() -> None:
+    """Both have the same answers for some sizes."""
+    answers: Answers = {1: (True, 0.11), 87: (True, 0.97)}
+    keep(answers)
+    refuted = of(answers, {"device_name": "another"})
+    keep_sizes("cell", of({88: (False, None)}), pytest.fail, refuted=refuted)
+    assert kept() == {**answers, 88: (False, None)}
+
+
 def test_the_edge_of_answers_that_contradict_each_other_is_above_the_largest_that_fits() -> None:
     """Beside another process on the device less fits."""
     both = of({43: (False, None), 87: (True, 0.97), 88: (False, None), 140: (False, None)})

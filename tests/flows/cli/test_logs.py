@@ -72,6 +72,7 @@ def test_a_trial_that_runs_is_followed_to_its_end(
 def test_a_ray_job_of_which_it_is_not_known_whether_it_began_has_no_log_yet(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     store = SweepStore(trial.sweep_id)
     (store.trial_dir(trial.key) / "log.txt").write_text(ONE)
+    store.save_result(make_result(trial, Outcome.INFRA))
     launch = Launch(launcher="ray_job", key=trial.key, attempt=2, id=f"{trial.key}-a2", starting=True)
     launchers.save(launch, store.trial_dir(trial.key))
     monkeypatch.setattr(launchers, "for_pool", lambda pool: pytest.fail("its pool is asked"))
