@@ -47,7 +47,8 @@ def test_one_batch_at_a_time_waits_between_batches_in_any_case() -> None:
 
 
 def test_other_waits_are_not_blamed_on_launches() -> None:
-    assert share({"launch": 0.03, "data_wait_s": 0.031}) is None and share({"launch": 0.031, "data_wait_s": 0.03}) is not None
+    for other in ("data_wait_s", "allocator_s", "idle_s"):
+        assert share({"launch": 0.03, other: 0.031}) is None and share({"launch": 0.031, other: 0.03}) is not None, other
     least = 0.025 * LEAST_WAIT / (1 - LEAST_WAIT)
     assert share({"launch": least + 1e-6}) == pytest.approx(0.75) and share({"launch": least - 1e-6}) is None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from tasks.analysis.rounds_left import SENSIBLE
 from tasks.analysis.trial_row import TrialRow
 from tasks.report.model import Report
 from tasks.report.next_step import MEASURE, MEASURE_AND_DECIDE, NextStep
-from tasks.report.standing import _decided, standing_of, stands
+from tasks.report.standing import _beyond_the_campaign, _decided, standing_of, stands
 from tasks.sweep.store import DecideSettings
 from tests.tasks.cell_support import repeats, report_of, settings, source_of, workers
 
@@ -271,3 +272,20 @@ def test_a_campaigns_sweep_with_all_rounds_and_no_look_goes_on_without_a_budget(
     decide = DecideSettings(budget_s=600.0, least=2, most=most)
     step = report_of(rows((100.0, QUIET[:2]), (130.0, QUIET[:2])), decide=decide, **AUTUMN).next_step
     assert step is not None and step.command == command
+
+
+@pytest.mark.parametrize(
+    ("allowed", "needed", "told"),
+    [
+        (None, 9, []),
+        (3, 3, []),
+        (3, 4, ["campaign c gives it 3 of these: raise its rounds.most there to 9, and run the campaign again"]),
+        (0, 1, ["campaign c gives it no other: raise its rounds.most there to 6, and run the campaign again"]),
+        (0, 0, []),
+    ],
+)
+def test_a_campaign_is_to_give_more_rounds_only_where_it_gives_fewer_than_are_needed(
+    allowed: int | None, needed: int, told: list[str]
+) -> None:
+    plan: Any = SimpleNamespace(rounds_allowed=allowed, campaign="c", last_round=5)
+    assert _beyond_the_campaign(plan, needed) == told
