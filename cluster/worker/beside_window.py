@@ -54,10 +54,8 @@ def profile(context: SessionContext, steps: Steps, window: dict[str, Any]) -> li
     traced, count = list[StepTiming](), context.parameters.profile_steps
     found, parts, products = None, None, None
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            path = (context.out if context.ranks.rank == 0 else Path(folder)) / TRACE
-            _trace_steps(context, steps, count, path, traced)
-            found, parts, products = _read_trace(context, path, traced)
+        kept = context.out / TRACE if context.ranks.rank == 0 else None
+        found, parts, products = _trace_steps(context, steps, count, traced, kept)
     except Exception as error:
         if len(traced) < count and not context.ranks.all_say("the trace failed"):
             raise
@@ -95,17 +93,16 @@ def launched_products(
     if not traced or not context.train_step.recorded or context.ranks.world_size > 1:
         return products
     context.recorder.phase("rates")
-    count = 1 + steps_per_round(context)  # the first of a trace does not count
+    count = steps_per_round(context)
+    if count > 1 or context.parameters.profile_steps > 1:
+        count += 1  # the first of several does not count
     try:
         context.device.synchronize()
         context.train_step.leave_graphs_out()
         context.device.release_memory()  # what the graphs held
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / TRACE
-            again = list[StepTiming]()
-            _trace_steps(context, steps, count, path, again)
-            found = _read_trace(context, path, again)
-        if not _like_the_window(context, steps, again[1:]):
+        again = list[StepTiming]()
+        found = _trace_steps(context, steps, count, again)
+        if not _like_the_window(context, steps, again[1:] or again):
             context.recorder.note(f"matrix products of recorded steps: not known: {_NOT_THE_MIX}")
             return []
         return [found.products]
@@ -125,20 +122,25 @@ def _without_allocator(rank: dict[str, float]) -> dict[str, float]:
     return rest | {"launch_s": rank["launch_s"] + rank["allocator_s"]}
 
 
-def _read_trace(context: SessionContext, path: Path, traced: Sequence[StepTiming]) -> ReadTrace:
-    """What the trace tells; of one that cannot be read nothing, and why: the trial was measured before it."""
-    from cluster.worker.measure.profile import ReadTrace, read_trace
+def _trace_steps(context: SessionContext, steps: Steps, count: int, timings: list[StepTiming], kept: Path | None = None) -> ReadTrace:
+    """Trace `count` steps, of which those that count begin with a round of kinds, and return what the trace tells: of one that cannot be
+    read nothing, and why is said, since the trial was measured before it.
 
-    try:
-        return read_trace(path, [timing.samples for timing in traced])
-    except (OSError, EOFError, ValueError, KeyError) as error:  # cut off, or the profiler left events out
-        context.recorder.note(f"the trace of the further steps could not be read: {type(error).__name__}: {str(error)[:200]}")
-        return ReadTrace(None)
+    `timings`: to it this rank's are added one by one; where a step fails, those before it are there. `kept`: where the trace is kept.
+    """
+    from cluster.worker.measure.profile import ReadTrace, read_trace, trace_file
+
+    with tempfile.TemporaryDirectory() as folder, trace_file(kept or Path(folder) / TRACE) as path:
+        _run_traced(context, steps, count, path, timings)
+        try:
+            return read_trace(path, [timing.samples for timing in timings], kept)
+        except (ValueError, KeyError) as error:  # the profiler left events out
+            context.recorder.note(f"the trace of the further steps could not be read: {type(error).__name__}: {str(error)[:200]}")
+            return ReadTrace(None)
 
 
-def _trace_steps(context: SessionContext, steps: Steps, count: int, path: Path, timings: list[StepTiming]) -> None:
-    """Trace `count` steps into the file at `path`, of which those that count begin with a round of kinds. This rank's timings are added to
-    `timings` one by one: where a step fails, those before it are there."""
+def _run_traced(context: SessionContext, steps: Steps, count: int, path: Path, timings: list[StepTiming]) -> None:
+    """Run the steps and write their trace to `path`."""
     from cluster.worker.measure.profile import MarkedClock, trace
 
     clock = steps.clock

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gc
 import gzip
-import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
 
 from cluster.devices.clock import DATA, Clock
 from cluster.worker.measure.matrix_shapes import TracedProducts, traced_products
@@ -24,27 +26,38 @@ if TYPE_CHECKING:
 
 @contextmanager
 def trace(path: Path) -> Iterator[None]:
-    """Profile the block and write a gzipped Chrome trace to `path` atomically."""
+    """Profile the block and write a Chrome trace, JSON, to `path`."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
-    plain, temporary = (path.with_name(f".{os.getpid()}.{path.name}{end}") for end in (".json", ""))
     with ExitStack() as stack:
         with profile(activities=activities, record_shapes=True) as profiler:
             yield
             stack.enter_context(without_collections())
-        stack.callback(_remove, plain, temporary)
-        profiler.export_chrome_trace(str(plain))
+        profiler.export_chrome_trace(str(path))
+
+
+@contextmanager
+def trace_file(kept: Path) -> Iterator[Path]:
+    """Where to write a trace that may be kept as `kept`: beside it, since it is large. Removed after the block."""
+    plain = kept.with_name(f".{os.getpid()}.{kept.name}.json")
+    try:
+        yield plain
+    finally:
+        plain.unlink(missing_ok=True)
+
+
+def compress(plain: Path, kept: Path) -> None:
+    """Write `plain`, gzipped, to `kept` atomically. Raises OSError."""
+    temporary = kept.with_name(f".{os.getpid()}.{kept.name}")
+    try:
         # torch would compress it at level 9, which takes four times as long for a tenth less
         with plain.open("rb") as read, gzip.open(temporary, "wb", compresslevel=6) as written:
             shutil.copyfileobj(read, written, 1 << 20)
-        temporary.replace(path)
-
-
-def _remove(*files: Path) -> None:
-    for file in files:
-        file.unlink(missing_ok=True)
+        temporary.replace(kept)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -97,11 +110,19 @@ class MarkedClock:
         return self._clock.drain()
 
 
-def read_trace(path: Path, samples: Sequence[int]) -> ReadTrace:
-    """What the trace file at `path` tells. `samples`: of each step in it. Raises as `breakdown` and `counted_steps` do."""
-    with without_collections():
-        with gzip.open(path) as file:  # as bytes: decoded piece by piece, as text, it takes twice as long
-            events = json.load(file)["traceEvents"]
-        counted = counted_steps(events, samples)
-        found = breakdown(events, len(samples))
-        return ReadTrace(found) if counted is None else ReadTrace(found, step_parts(counted), traced_products(events, counted))
+def read_trace(path: Path, samples: Sequence[int], kept: Path | None = None) -> ReadTrace:
+    """What the trace file at `path` tells. `samples`: of each step in it. `kept`: where it is kept, gzipped, whatever it tells.
+
+    It is compressed while it is read, since the device is held meanwhile. Raises as `breakdown`, `counted_steps` and `compress` do,
+    ValueError for a file that is no JSON and KeyError for one that is no trace.
+    """
+    with without_collections(), ThreadPoolExecutor(1) as thread:
+        compressed = thread.submit(compress, path, kept) if kept is not None else None
+        try:
+            events = orjson.loads(path.read_bytes())["traceEvents"]
+            counted = counted_steps(events, samples)
+            found = breakdown(events, len(samples))
+            return ReadTrace(found) if counted is None else ReadTrace(found, step_parts(counted), traced_products(events, counted))
+        finally:
+            if compressed is not None:
+                compressed.result()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -36,16 +37,20 @@ def test_profiled_steps_come_after_the_window_and_are_not_recorded(
         yield
         setting.world.log.append("traced")
 
+    def read_trace(path: Path, samples: list[int], kept: Path | None) -> ReadTrace:
+        assert traced == [path] and kept == (setting.folder / "trace.json.gz" if rank == 0 else None)
+        return ReadTrace({"samples": samples})
+
     monkeypatch.setattr(profile, "trace", trace)
-    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({"of": path.name, "samples": samples}))
+    monkeypatch.setattr(profile, "read_trace", read_trace)
     window = setting.run(Ranks(rank, 2, rank, 2), devices=2, profile_steps=2, evaluate=False)
     assert setting.train_step.steps == list(range(1, 12)) and len(setting.world.of("step")) == 9
     assert setting.world.after("phase profile")[:4] == ["begin", "trace", "synchronize", "traced"]
-    assert [path.name for path in traced] == ["trace.json.gz"] and (traced[0].parent == setting.folder) == (rank == 0)
+    assert [path.name for path in traced] == [f".{os.getpid()}.trace.json.gz.json"] and (traced[0].parent == setting.folder) == (rank == 0)
     assert setting.folder.exists() and (rank == 0 or not traced[0].parent.exists()), "what other ranks traced is read and dropped"
     notes = [note["text"] for note in setting.world.of("note")]
     if rank == 0:
-        assert window["profile"] == {"of": "trace.json.gz", "samples": [8, 8]}, "without kernels there are no parts"
+        assert window["profile"] == {"samples": [8, 8]}, "without kernels there are no parts"
         assert notes == ["2 more steps were traced into trace.json.gz"]
     else:
         assert notes == []
@@ -110,7 +115,7 @@ PARTS = {name: float(at) for at, name in enumerate(StepParts.__dataclass_fields_
 
 def test_every_rank_tells_the_parts_of_its_traced_steps(setting: Setting, monkeypatch: pytest.MonkeyPatch, two_ranks: None) -> None:
     monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
-    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({"where": "device"}, StepParts(**PARTS)))
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples, kept: ReadTrace({"where": "device"}, StepParts(**PARTS)))
     window = setting.run(Ranks(0, 2, 0, 2), devices=2, profile_steps=4, evaluate=False)
     assert window["profile"] == {"where": "device", "ranks": [{"rank": 0, **PARTS}, {"rank": 1, **PARTS}]}
     assert (window["attention_flops_per_sample"], window["peak_clock_mhz"]) == (None, None), "nobody says, and the device is not known"
@@ -130,7 +135,7 @@ def test_where_segments_grow_the_wait_for_the_allocator_is_within_that_for_launc
     if conf:
         monkeypatch.setenv("PYTORCH_ALLOC_CONF", conf)
     monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
-    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({"where": "device"}, StepParts(**PARTS)))
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples, kept: ReadTrace({"where": "device"}, StepParts(**PARTS)))
     [rank] = setting.run(profile_steps=4, expandable_segments=grow, evaluate=False)["profile"]["ranks"]
     assert "allocator_s" not in rank and rank["launch_s"] == PARTS["launch_s"] + PARTS["allocator_s"]
     assert {**rank, "launch_s": 0.0, "allocator_s": 0.0} == {"rank": 0, **PARTS, "launch_s": 0.0, "allocator_s": 0.0}
@@ -160,7 +165,7 @@ def test_the_traced_steps_that_count_are_whole_rounds(
     of_kinds(setting, monkeypatch, kinds, rounds)
     monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
     parts = StepParts(**{**PARTS, "steps": counted})
-    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({"where": "device"}, parts))
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples, kept: ReadTrace({"where": "device"}, parts))
     window = setting.run(profile_steps=counted + 1, evaluate=False)
     assert window["profile"]["step_kinds"] == list(traced) and "ranks" in window["profile"]
     assert setting.train_step.steps == list(range(1, len(kinds) + 1)) and window["last_measured_step"] == 3 + STEPS
@@ -187,7 +192,7 @@ def test_steps_that_are_not_the_mix_that_the_flops_are_of_have_no_parts(
         monkeypatch.setattr(setting.train_step, "step_kind", lambda batch: None)
     parts = StepParts(**{**PARTS, "steps": max(1, profile_steps - 1)})
     monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
-    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({"where": "device"}, parts))
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples, kept: ReadTrace({"where": "device"}, parts))
     window = setting.run(profile_steps=profile_steps, evaluate=False)
     assert ("ranks" in window["profile"]) == known and ("step_kinds" in window["profile"]) == (kinds is not None)
     notes = [note["text"] for note in setting.world.of("note")]
@@ -211,18 +216,20 @@ REPLAYS, LAUNCHED = TracedProducts(3.0, ()), TracedProducts(2.0, ())
     ("kinds", "profile_steps", "traced", "again"),
     [
         ("", 4, [10, 11, 12, 13], [14, 15]),
+        ("", 2, [10, 11], [12, 13]),
+        ("", 1, [10], [11]),  # a suite whose steps are so long that the first counts
         ("abcbcacabbcaacbbac", 4, [12, 13, 14, 15], [18, 19, 20, 21]),
     ],
 )
 def test_of_recorded_steps_the_products_are_those_of_steps_without_their_graphs(
     setting: Setting, monkeypatch: pytest.MonkeyPatch, given: list[Any], kinds: str, profile_steps: int, traced: list[int], again: list[int]
 ) -> None:
-    """Replays have no operators. A round of steps counts, after a first one that does not."""
+    """Replays have no operators. A round of steps counts, after one that does not, unless one step is asked for."""
     if kinds:
         of_kinds(setting, monkeypatch, kinds + "cab", 3)
     read: list[tuple[Path, int]] = []
 
-    def read_trace(path: Path, samples: list[int]) -> ReadTrace:
+    def read_trace(path: Path, samples: list[int], kept: Path | None) -> ReadTrace:
         read.append((path, setting.train_step.steps[-1]))
         assert setting.train_step.steps[-len(samples) :] == (again if len(read) > 1 else traced)
         return ReadTrace({"number": len(read)}, StepParts(**PARTS), LAUNCHED if len(read) > 1 else REPLAYS)
@@ -242,7 +249,7 @@ def test_products_of_steps_that_are_not_the_mix_are_not_taken_for_it(
 ) -> None:
     """Of kinds that are drawn without balance the first trace may have one of each; the second has one step that counts."""
     of_kinds(setting, monkeypatch, "abcabcabc" + "aacb" + "cb")
-    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({}, StepParts(**PARTS), LAUNCHED))
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples, kept: ReadTrace({}, StepParts(**PARTS), LAUNCHED))
     setting.train_step.recorded = True
     assert "ranks" in setting.run(profile_steps=4, evaluate=False)["profile"] and given == [[]]
     said = "matrix products of recorded steps: not known: they are not as many of each kind of step, and FLOPs are of the mix of all kinds"
@@ -262,7 +269,7 @@ def test_recorded_steps_that_cannot_be_launched_are_said_and_cost_the_trial_noth
         if where == "step":
             monkeypatch.setattr(setting.train_step, "forward_backward", lambda batch: full())
 
-    def read_trace(path: Path, samples: list[int]) -> ReadTrace:
+    def read_trace(path: Path, samples: list[int], kept: Path | None) -> ReadTrace:
         read.append(path)
         if where == "trace" and len(read) > 1:
             full()
@@ -283,7 +290,7 @@ def test_recorded_steps_that_cannot_be_launched_are_said_and_cost_the_trial_noth
 def test_without_kernels_in_the_trace_no_step_is_launched_for_their_products(
     setting: Setting, monkeypatch: pytest.MonkeyPatch, given: list[Any], parts: StepParts | None
 ) -> None:
-    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({}, parts, REPLAYS))
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples, kept: ReadTrace({}, parts, REPLAYS))
     setting.train_step.recorded = True
     setting.run(profile_steps=4, evaluate=False)
     assert ("graphs left out" in setting.world.log) == (parts is not None)
@@ -294,7 +301,7 @@ def test_ranks_of_an_inference_keep_the_products_of_their_replays(
     setting: Setting, monkeypatch: pytest.MonkeyPatch, given: list[Any], two_ranks: None
 ) -> None:
     """One could fail where the other waits for it. In training several ranks refuse `cuda_graph`."""
-    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({}, StepParts(**PARTS), REPLAYS))
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples, kept: ReadTrace({}, StepParts(**PARTS), REPLAYS))
     setting.train_step.recorded = True
     setting.run(Ranks(0, 2, 0, 2), devices=2, profile_steps=4, evaluate=False)
     assert given == [[REPLAYS, REPLAYS]] and setting.train_step.steps[-1] == 13
@@ -305,7 +312,7 @@ def test_the_first_so_many_repeats_are_traced(
     setting: Setting, monkeypatch: pytest.MonkeyPatch, repeat: int, first: int | None, traced: bool
 ) -> None:
     monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
-    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({"where": "device"}, StepParts(**PARTS)))
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples, kept: ReadTrace({"where": "device"}, StepParts(**PARTS)))
     session = setting.session(profile_steps=4, profile_repeats=first, evaluate=False)
     dataclasses.replace(session, trial=session.trial.model_copy(update={"repeat": repeat})).run()
     assert ("profile" in setting.world.of("window")[-1]) == traced
@@ -315,7 +322,7 @@ def test_the_first_so_many_repeats_are_traced(
 @pytest.mark.parametrize(("steps", "seconds"), [(4, 10.0 - 7.0), (0, None)])
 def test_what_trace_and_rates_took_is_told(setting: Setting, monkeypatch: pytest.MonkeyPatch, steps: int, seconds: float | None) -> None:
     monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
-    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace({"where": "device"}, StepParts(**PARTS)))
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples, kept: ReadTrace({"where": "device"}, StepParts(**PARTS)))
     session = setting.session(profile_steps=steps, evaluate=False)
     monkeypatch.setattr(trial_session, "time", SimpleNamespace(monotonic=iter((7.0, 10.0)).__next__))
     session.run()
@@ -334,7 +341,7 @@ def test_the_all_reduce_is_measured_on_steps_of_its_own(setting: Setting, monkey
 
     monkeypatch.setattr(communication, "measure", measure)
     monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
-    monkeypatch.setattr(profile, "read_trace", lambda path, samples: ReadTrace(None))
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples, kept: ReadTrace(None))
     window = setting.run(Ranks(0, 2, 0, 2), devices=2, communication_steps=4, profile_steps=2)
     assert window["communication"] == {"found": 1}
     assert setting.world.after("measured apart")[:3] == ["barrier", "synchronize", "begin"]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 import torch
 
 from cluster.devices.clock import HostClock
-from cluster.worker.measure.profile import MarkedClock, read_trace, trace
+from cluster.worker.measure import profile
+from cluster.worker.measure.profile import MarkedClock, read_trace, trace, trace_file
 from cluster.worker.measure.trace_parts import LOADER, StepParts, counted_steps, device_operations, step_parts, time_by_kind
 
 S = 1e6  # a second, in a trace's microseconds
@@ -203,7 +204,8 @@ def test_time_goes_to_the_first_kind_that_holds_and_is_cut_at_both_ends() -> Non
 
 def test_a_real_trace_has_a_mark_for_each_step_and_on_a_cpu_no_parts(tmp_path: Path) -> None:
     clock = MarkedClock(HostClock())
-    with trace(tmp_path / "trace.json.gz"):
+    plain, kept = tmp_path / "trace.json", tmp_path / "trace.json.gz"
+    with trace(plain):
         clock.begin()
         for step in (1, 2):
             clock.fetch()
@@ -211,12 +213,46 @@ def test_a_real_trace_has_a_mark_for_each_step_and_on_a_cpu_no_parts(tmp_path: P
             for boundary in range(4):
                 clock.mark(boundary)
             assert [timing.step for timing in clock.finish(step, 4, (batch @ batch).sum())] == [step]
-    assert [file.name for file in tmp_path.iterdir()] == ["trace.json.gz"], "nothing else is left beside it"
-    found, *others = read_trace(tmp_path / "trace.json.gz", [4, 4])
+    found, *others = read_trace(plain, [4, 4], kept)
     assert found is not None and (found["where"], found["steps"], others) == ("host", 2, [None, None])
     assert "matrix products" in {group["group"] for group in found["groups"]}
-    events = json.loads(gzip.decompress((tmp_path / "trace.json.gz").read_bytes()))["traceEvents"]
+    assert {file.name for file in tmp_path.iterdir()} == {"trace.json", "trace.json.gz"}, "nothing else is left beside them"
+    assert gzip.decompress(kept.read_bytes()) == plain.read_bytes()
+    events = json.loads(plain.read_bytes())["traceEvents"]
     marks = [event for event in events if event.get("name") == LOADER]
     assert [(mark["ph"], mark["cat"]) for mark in marks] == [("X", "user_annotation")] * 2
     events.append({"ph": "X", "cat": "kernel", "name": GEMM, "ts": marks[1]["ts"] + marks[1]["dur"] + 1, "dur": 5, "args": {}})
     assert parts_of(events, [4, 4]) is not None, "the times of host and device are on one axis"
+
+
+def test_a_trace_is_kept_whatever_it_tells_and_one_that_is_not_to_be_kept_is_not(tmp_path: Path) -> None:
+    plain, kept = tmp_path / "trace.json", tmp_path / "trace.json.gz"
+    plain.write_text(json.dumps({"traceEvents": [{"args": {}, **event} for event in two_steps().events]}))
+    with pytest.raises(ValueError, match="1 steps were traced, and the trace has 2"):
+        read_trace(plain, [8], kept)
+    assert gzip.decompress(kept.read_bytes()) == plain.read_bytes()
+    kept.unlink()
+    assert read_trace(plain, [8, 8]).parts == parts_of(two_steps().events, [8, 8]) and list(tmp_path.iterdir()) == [plain]
+
+
+def test_a_trace_that_cannot_be_kept_is_an_error_and_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, kept = tmp_path / "trace.json", tmp_path / "trace.json.gz"
+    plain.write_text(json.dumps({"traceEvents": two_steps().events}))
+
+    def full(read: object, written: BinaryIO, size: int) -> None:
+        written.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(profile.shutil, "copyfileobj", full)
+    with pytest.raises(OSError, match="No space left"):
+        read_trace(plain, [8, 8], kept)
+    assert list(tmp_path.iterdir()) == [plain]
+
+
+def test_the_file_that_is_written_before_a_trace_is_kept_goes_away(tmp_path: Path) -> None:
+    """Beside it, and by a name that tidies away what a killed process left (tasks/sweep/attempt_files.py)."""
+    with pytest.raises(KeyError), trace_file(tmp_path / "trace.json.gz") as plain:
+        plain.write_text("{}")
+        assert [file.name for file in tmp_path.glob(".*trace.json.gz*")] == [plain.name]
+        raise KeyError
+    assert list(tmp_path.iterdir()) == []
