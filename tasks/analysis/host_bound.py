@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from experiments.parameters import SYNCHRONOUS
 from tasks.analysis.cell import Cell
-from tasks.analysis.waterfall import traced
+from tasks.analysis.waterfall import traced, traced_ranks
 
 LEAST_WAIT = 0.25  # of a traced step: below it the waits for launches are not what bounds it
 LEAST_FREE = 0.25  # of an untraced step: below it traced and untraced steps differ as much for other reasons
@@ -26,9 +26,9 @@ def share_without_work(cell: Cell) -> float | None:
     """
     row = traced(cell)
     rate = row.summary.get("throughput") if row is not None else None
-    if row is None or row.profile is None or not rate:
+    if row is None or not rate:
         return None
-    ranks = row.profile["ranks"]
+    ranks = traced_ranks(cell)
     shares = [1 - _busy_s(rank) * float(rate) / len(ranks) / rank["samples"] for rank in ranks if _waits_for_launches(rank)]
     share = max(shares, default=0.0)
     alone = row.trial.parameters.get("execution") == SYNCHRONOUS

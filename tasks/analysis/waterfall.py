@@ -59,6 +59,12 @@ def traced(cell: Cell) -> TrialRow | None:
     return next((row for row in rows if not row.disturbed), rows[0] if rows else None)
 
 
+def traced_ranks(cell: Cell) -> Sequence[Mapping[str, float]]:
+    """What each rank of the cell's traced repeat did in a step, as StepParts in cluster/worker/measure/trace_parts.py; empty without one."""
+    row = traced(cell)
+    return row.profile["ranks"] if row is not None and row.profile else ()
+
+
 def why_left_out(cell: Cell) -> str | None:
     """Why its traced steps, of which there are some on a GPU, do not tell what they reached; None where they do, or there are none."""
     if traced(cell) is not None:

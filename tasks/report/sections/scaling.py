@@ -12,7 +12,7 @@ from experiments.summary import COMMUNICATION
 from tasks.analysis.cell import DEVICES, Cell
 from tasks.analysis.judge_cells import APART, DISTURBED, ONE_BESIDE, ONE_IN_COMMON, ONE_TRIAL, SPREADS_DIFFER, judge_pairs
 from tasks.analysis.same_work import groups_of_work
-from tasks.analysis.waterfall import traced, why_left_out
+from tasks.analysis.waterfall import traced_ranks, why_left_out
 from tasks.report.comparison_table import TextTable
 from tasks.report.section import ReportSource, Section, table_section
 from tasks.report.text_format import listed, percent, quantity, ratio_with_interval, seconds
@@ -64,9 +64,8 @@ def _communication(cell: Cell) -> tuple[str, str, str]:
     """The all-reduce alone, what is exposed of a step's communication, and its share. Shards have none that could be left out: of them
     the traced steps tell."""
     alone, exposed, share = (cell.mean(name) for name in COMMUNICATION)
-    if exposed is not None or cell.devices == 1 or (row := traced(cell)) is None or not row.profile:
+    if exposed is not None or cell.devices == 1 or not (ranks := traced_ranks(cell)):
         return seconds(alone), seconds(exposed), percent(share)
-    ranks = row.profile["ranks"]
     found, step = (sum(rank[part] for rank in ranks) / len(ranks) for part in ("communication_s", "step_s"))
     return seconds(alone), f"{seconds(found)} of {seconds(step)}, traced", f"{percent(found / step)}, traced"
 

@@ -19,6 +19,7 @@ from tasks.analysis.waterfall import (
     SHAPES,
     Waterfall,
     traced,
+    traced_ranks,
     waterfall_of,
     why_left_out,
 )
@@ -115,9 +116,8 @@ def ranks_table(cells: Sequence[Cell]) -> TextTable:
     parts += ["communication_s", "data_wait_s", "hidden_s"]
     rows = []
     for cell in cells:
-        row = traced(cell)
-        ranks = row.profile["ranks"] if row is not None and row.profile else []
-        for rank in ranks if len(ranks) > 1 else []:
+        ranks = traced_ranks(cell)
+        for rank in ranks if len(ranks) > 1 else ():
             shares = [percent(rank[part] / rank["step_s"]) if part in rank else "–" for part in parts]
             rows.append([cell.short, f"rank {int(rank['rank'])}", f"{number(rank['step_s'] * 1000, 4)} ms", *shares])
     return without_empty(TextTable(header, rows, names=2, numeric=True))
@@ -166,8 +166,7 @@ def _of_launches(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
 
 def _launch_share(cell: Cell) -> float:
     """Of the traced steps, the mean of the ranks."""
-    row = traced(cell)
-    ranks = row.profile["ranks"] if row is not None and row.profile else []
+    ranks = traced_ranks(cell)
     return sum(rank["launch_s"] / rank["step_s"] for rank in ranks) / len(ranks) if ranks else 0.0
 
 

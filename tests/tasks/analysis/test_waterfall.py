@@ -10,7 +10,7 @@ import pytest
 
 from experiments.trial import Outcome
 from tasks.analysis.trial_row import TrialRow
-from tasks.analysis.waterfall import DROPS, traced, waterfall, waterfall_of
+from tasks.analysis.waterfall import DROPS, traced, traced_ranks, waterfall, waterfall_of
 from tests.tasks.cell_support import made, row
 
 TERA = 1e12
@@ -212,11 +212,11 @@ def test_a_cells_waterfall_is_of_its_first_repeat_with_parts_at_its_own_clock() 
         row(axes, repeat=4, profile=PROFILE, summary={"clock_mean_mhz": 2000.0}),
     ]
     [cell] = made(rows)
-    assert traced(cell) is rows[2]
+    assert traced(cell) is rows[2] and traced_ranks(cell) == PROFILE["ranks"]
     found = waterfall_of(cell)
     assert found is not None and found.drops["clock"] == pytest.approx(0.2)
     [untraced] = made(rows[:2])
-    assert traced(untraced) is None and waterfall_of(untraced) is None
+    assert traced(untraced) is None and not traced_ranks(untraced) and waterfall_of(untraced) is None
 
 
 def test_a_cells_waterfall_is_of_a_repeat_that_nothing_disturbed_where_there_is_one() -> None:

@@ -30,7 +30,7 @@ from tests.tasks.aa_support import SETTINGS
 from tests.tasks.cell_support import column
 from tests.tasks.fake_sweep import SUITE, SWEEP_ID, TREE, Fake, make_sweep, trial_dirs, whole_sweep
 from tests.tasks.held_support import write_slots
-from tests.tasks.report.publish_support import OTHER_ID, edit, whole
+from tests.tasks.report.publish_support import OTHER_ID, edit, fakes, whole
 from tests.tasks.spread_support import write_history
 
 
@@ -99,6 +99,13 @@ def test_the_page_counts_the_spikes_that_a_suite_asks_for(tmp_path: Path) -> Non
     cells = {line[0].removeprefix("| "): line[1] for line in lines}
     assert (cells["adamw"], cells["stable\\_adamw"]) == ("1", "0")
     assert f"]({SWEEP_ID}/figures/spikes.svg)\n" in text and (tmp_path / "page" / SWEEP_ID / "figures" / "spikes.svg").exists()
+
+
+def test_the_page_leads_to_the_outcomes_where_a_trial_did_not_end_ok(page: Path, tmp_path: Path) -> None:
+    text, report = (page / "README.md").read_text(), (page / SWEEP_ID / "report.md").read_text()
+    assert "; 1 of 5 crashed\n" in text and f"among them [Outcomes]({SWEEP_ID}/report.md#outcomes)" in text and "\n## Outcomes\n" in report
+    publish([whole(made=fakes()[:2])], tmp_path / "all-ok")
+    assert "#outcomes" not in (tmp_path / "all-ok" / "README.md").read_text()
 
 
 def test_a_drawn_data_set_is_named_without_the_place_of_runs(tmp_path: Path) -> None:
