@@ -14,13 +14,15 @@ from experiments.config.strict import Strict
 from experiments.config.validate import validate
 from experiments.config.yaml_document import load
 from experiments.literature.reader import same_device
+from experiments.metric import Scale
 from experiments.metrics import metric_of, names
 from experiments.stats.estimate import Estimate
 from experiments.stats.loss_parity import ParityStatus
 from experiments.trial import Scalar
 from tasks.analysis.cell import Cell
+from tasks.analysis.costs import estimate
 from tasks.analysis.judge_cells import told_ratio
-from tasks.analysis.waterfall import waterfall_of, why_left_out
+from tasks.analysis.waterfall import slowed, waterfall_of, why_left_out
 from tasks.report.markdown import grid, md
 from tasks.report.model import Report
 from tasks.report.published_beside import ENOUGH
@@ -156,7 +158,7 @@ def _found(goal: Goal, cells: Iterable[tuple[Page, SweepOnPage, Sequence[Cell]]]
                 others = [other for other in of_sweep if _has(other, alike) and _comparable(cell, other)]
                 pairs = [_over(goal, page, sweep, cell, other) for other in others]
                 yield from sorted(pairs, key=lambda one: len(one.differs))[:1]
-            elif (value := _value(goal.metric, cell)) is not None:
+            elif (value := _value(goal, cell)) is not None:
                 yield Near(page, sweep, cell, value)
 
 
@@ -172,9 +174,9 @@ def _over(goal: Goal, page: Page, sweep: SweepOnPage, cell: Cell, other: Cell) -
     return Near(page, sweep, cell, ratio.value, other, ratio, differs)
 
 
-def _value(metric: str, cell: Cell) -> float | None:
-    own = cell.estimate if cell.metric.name == metric else None
-    return own.value if own else cell.mean(metric)
+def _value(goal: Goal, cell: Cell) -> float | None:
+    own = _estimate(goal, cell)
+    return own.value if own else cell.mean(goal.metric or "")
 
 
 def _has(cell: Cell, where: Mapping[str, Value]) -> bool:
@@ -263,8 +265,15 @@ def _standing(goal: Goal, near: Near) -> str:
 
 def _interval_of(goal: Goal, near: Near) -> Estimate | None:
     """None where there is none, as of single trials of which no past sweep tells how far they lie apart."""
-    own = near.cell.estimate if near.over is None and goal.metric == near.cell.metric.name else near.ratio
+    own = near.ratio if near.over is not None else _estimate(goal, near.cell)
     return own if own is not None and math.isfinite(own.se) else None
+
+
+def _estimate(goal: Goal, cell: Cell) -> Estimate | None:
+    """Of the goal's metric; where that is not the cell's own, by its repeats. None where these do not tell."""
+    if goal.metric is None or goal.metric == cell.metric.name:
+        return cell.estimate
+    return estimate(cell, goal.metric) if metric_of(goal.metric).scale is Scale.LOG else None
 
 
 def of_the_loss(near: Near) -> str:
@@ -281,10 +290,9 @@ def _measured(goal: Goal, near: Near) -> str:
     if near.over is not None and near.ratio is not None:
         value = f"{change_text(near.ratio, cell.metric)} over {near.over.short}"
         value += f" ({listed(list(near.differs))} {'differs' if len(near.differs) == 1 else 'differ'} too)" if near.differs else ""
-    elif cell.metric.name == goal.metric and cell.estimate is not None:
-        value = f"{quantity(near.value, cell.metric)} {spread(cell.estimate, cell.metric)}".strip()
     else:
-        value = quantity(near.value, metric_of(goal.metric or ""))
+        metric, own = metric_of(goal.metric or ""), _estimate(goal, cell)
+        value = f"{quantity(near.value, metric)} {spread(own, metric) if own is not None else ''}".strip()
     devices = devices_told((str(row.environment.get("device_name")), cell.devices) for row in cell.measured[:1])
     return "; ".join([value, cell.short, f"{devices}, {plural(near.trials, 'trial')}"])
 
@@ -310,4 +318,5 @@ def where_the_peak_went(cell: Cell) -> str:
     mfu = quantity(cell.mean("mfu"), metric_of("mfu"))
     peak = quantity(found.peak / 1e12, metric_of("tflops_per_device"))
     told = f"{percent(found.reached)} of {peak} in traced steps (MFU untraced {mfu}); of the peak lost: {lost}"
-    return f"{told}; gained: {gained}" if gained else told
+    much = "the profiler slowed these steps, so untraced ones lose less to idle time and exposed communication"
+    return "; ".join([told, *([f"gained: {gained}"] if gained else []), *([much] if slowed(cell, found) else [])])

@@ -9,7 +9,7 @@ from tasks.report.answer import MOST_NAMES, NOT_CLAIMED, Answer, over_baseline, 
 from tasks.report.cell_names import names_among
 from tasks.report.group_answers import is_any_compared, of_groups
 from tasks.report.model import Report
-from tasks.report.text_format import change_text, listed, quantity
+from tasks.report.text_format import change_text, listed, quantity, spread
 
 _OPENINGS = ("Undecided", "No ", "Not ", "A winner", "Each cell")  # of what is found, where no cell's name begins it
 _ROOM = 60  # characters of the names of several others; of longer ones the number is told
@@ -64,10 +64,16 @@ def _others(best: Cell, others: Sequence[Cell]) -> str:
 
 
 def _compared_with_nothing(answers: Sequence[Answer]) -> str:
-    told = [f"{answer.work or answer.best.short}: {_value(answer)}" for answer in answers[:MOST_NAMES]]
+    """With their intervals: no ratio beside them has one."""
+    told = [f"{answer.work or answer.best.short}: {_value_and_spread(answer)}" for answer in answers[:MOST_NAMES]]
     more = [f"and {len(answers) - MOST_NAMES} more"] if len(answers) > MOST_NAMES else []
     once = ", each of one trial" if all(answer.best.ran_once for answer in answers) else ""
     return f"Compared with nothing{once}: {'; '.join([*told, *more])}"
+
+
+def _value_and_spread(answer: Answer) -> str:
+    assert answer.best.estimate is not None
+    return f"{_value(answer)} {spread(answer.best.estimate, answer.best.metric)}".rstrip()
 
 
 def _value(answer: Answer) -> str:

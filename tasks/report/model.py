@@ -41,7 +41,8 @@ from tasks.report.sections.order import SECTIONS
 from tasks.report.sections.scaling import scaling_sentences
 from tasks.report.sections.sweep_facts import origin_of
 from tasks.report.standing import Standing, standing_of
-from tasks.report.text_format import ended, plural
+from tasks.report.text_format import ended, listed, plural
+from tasks.sweep.request_text import set_and_chosen
 from tasks.sweep.store import Plan
 
 
@@ -175,7 +176,7 @@ def report_of(source: ReportSource, answers: list[Answer] | None = None, *, head
     return Report(
         heading=heading if (heading := title_of(suite)) != suite.suite else "",
         title=" · ".join([source.suite_name, sweep.plan.profile, *kind_of(sweep.plan)]),
-        description=suite.description,
+        description=_described(sweep.plan),
         sweep_id=sweep.sweep_id,
         origin=origin_of(sweep),
         constant=constant_labels(cells),
@@ -196,6 +197,13 @@ def report_of(source: ReportSource, answers: list[Answer] | None = None, *, head
         cells=cells,
         sections=[] if head else [section for make in SECTIONS if (section := make(source)) is not None],
     )
+
+
+def _described(plan: Plan) -> str:
+    """What the suite, or its profile, says of itself, and what was set or chosen beside it: that may be otherwise than it says."""
+    text = " ".join(plan.suite.description.split())
+    given = listed([f"{name} {value}" for name, value in set_and_chosen(plan.request.set, plan.request.only).items()])
+    return f"{text.removesuffix('.')}; here with {given}." if text and given else plan.suite.description
 
 
 def answers_of(source: ReportSource) -> list[Answer]:

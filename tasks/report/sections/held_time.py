@@ -19,7 +19,8 @@ def section(source: ReportSource) -> Section | None:
     text = (
         "From when the first trial took a slot of its pool to when the last one gave it back, without the time between two flows over the "
         "sweep. Of a trial that did not fit, is unsupported or failed nothing counts as measured. Discarded are attempts after which a "
-        "trial was run again, since they were disturbed or failed."
+        "trial was run again, since they were disturbed or failed. Beside the window: traces, the rates that matrix shapes attain, what "
+        "communication costs, counting FLOPs, and ranks that wait for each other."
     )
     return Section("held_time", "Where the held time went", [Bullets([f"{sentence[0].upper()}{sentence[1:]}."]), _table(held)], text)
 

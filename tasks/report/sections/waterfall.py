@@ -18,6 +18,7 @@ from tasks.analysis.waterfall import (
     LAUNCHES,
     SHAPES,
     Waterfall,
+    slowed,
     traced,
     traced_ranks,
     waterfall_of,
@@ -61,7 +62,15 @@ def section(source: ReportSource) -> Section | None:
     if not found and not problems:
         could = any(cell.trial.device == "cuda" and cell.mean("mfu") is not None for cell in source.cells)
         return Section(NAME, "Where the peak goes", [Bullets([HOW])]) if could else None
-    notes = [*problems, *_disturbed(found), *_not_apart(found), *_of_launches(found), *_not_covered(found), *_repeated(found)]
+    notes = [
+        *problems,
+        *_disturbed(found),
+        *_not_apart(found),
+        *_slowed(found),
+        *_of_launches(found),
+        *_not_covered(found),
+        *_repeated(found),
+    ]
     products = products_table([cell for cell, _ in found])
     ranks = ranks_table([cell for cell, _ in found])
     blocks: list[Block] = list(waterfall_tables(found))
@@ -154,6 +163,13 @@ def _disturbed(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
     """Whose traced trial was disturbed, since every one of the cell was."""
     names = [cell.short for cell, _ in found if (row := traced(cell)) is not None and row.disturbed]
     return [f"{_cells(names, found)}: other work disturbed the trial that was traced."] if names else []
+
+
+def _slowed(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
+    """Of which cells the profiler slowed the traced steps so much that what they lost to idle time is not what untraced steps lose."""
+    names = [cell.short for cell, one in found if slowed(cell, one)]
+    why = "the profiler slowed the host, so untraced steps reach more, and lose less to idle time and exposed communication"
+    return [f"{_cells(names, found)}: {why}."] if names else []
 
 
 def _of_launches(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:

@@ -83,8 +83,9 @@ def groups(rates: Sequence[float]) -> list[TrialRow]:
 
 def test_cells_of_other_work_have_their_values_up_to_four() -> None:
     suite = {**settings(rows=("model",)), "same_work": ["model"]}
-    assert list_line(report_of(groups([100.0, 200.0]), suite)) == "Compared with nothing: a: 100.0 samples/s; b: 200.0 samples/s."
-    assert list_line(report_of(groups([1.0] * 6), suite)).endswith("; d: 1.000 samples/s; and 2 more.")
+    told = "Compared with nothing: a: 100.0 samples/s ±2.5 %; b: 200.0 samples/s ±2.5 %."
+    assert list_line(report_of(groups([100.0, 200.0]), suite)) == told
+    assert list_line(report_of(groups([1.0] * 6), suite)).endswith("; d: 1.000 samples/s ±2.5 %; and 2 more.")
 
 
 def test_behind_how_the_rate_grows_what_is_undecided_goes_on_in_the_same_sentence() -> None:
@@ -98,7 +99,7 @@ def test_behind_how_the_rate_grows_what_is_undecided_goes_on_in_the_same_sentenc
 
 
 def test_values_of_single_trials_are_said_to_be_such() -> None:
-    assert list_line(report_of([row(workers(0), 100.0)])).startswith("Compared with nothing, each of one trial: ")
+    assert list_line(report_of([row(workers(0), 100.0)])) == "Compared with nothing, each of one trial: cpu · MP-0: 100.0 samples/s."
 
 
 def test_without_an_answer_it_is_the_headline() -> None:

@@ -18,6 +18,10 @@ def test_title_and_watermark() -> None:
     rows = [row(workers(0)), row(workers(1), outcome=None, value=None)]
     report = report_of(rows, profile="smoke")
     assert (report.title, report.description, report.sweep_id, report.watermark) == ("made_up · smoke", "Made-up numbers.", "made-up", None)
+    request = {"suite": "made_up", "set": {"batch_size": 128}, "only": {"dataloader_workers": [0, 1]}}
+    given = report_of(rows, request=request).description
+    assert given == "Made-up numbers; here with batch_size 128 and dataloader_workers 0 and 1.", "of which the suite may say otherwise"
+    assert report_of(rows, {**settings(), "description": ""}, request=request).description == ""
     assert report_of(rows[:1], git={"commit": "0123456789abcdef", "dirty": False}, command="").title == "made_up · smoke"
     assert report_of([row(workers(0), emulated=True)], emulated=True).watermark == "emulated: not a measurement"
 

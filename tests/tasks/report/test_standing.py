@@ -266,6 +266,23 @@ def test_where_one_comparison_takes_few_rounds_and_another_dozens_both_are_told_
     assert report.standing.line.endswith(raised)
 
 
+def test_a_round_for_which_there_was_no_time_is_the_first_that_is_needed() -> None:
+    """ViT's page advised a campaign to give a fourth round, while most of its third had not been measured."""
+    decide = DecideSettings(budget_s=600.0, until_decided=True, looks=LOOKS, most=6)
+    made, more = rows((100.0, QUIET), (106.0, scaled(0.035))), rows((100.0, [*QUIET, 0.0]), (106.0, [*scaled(0.035), 0.0]))
+    own = report_of(made, decide=decide, **AUTUMN).standing
+    begun = [*made, next(one for one in more if one.trial.repeat == 6)]
+    cut = [more[-1].trial.model_dump(mode="json")]
+    standing = report_of(begun, decide=decide, cut=cut, **AUTUMN).standing
+    assert (
+        own is not None
+        and own.left == {"MP-1": 4}
+        and own.line.endswith("gives it 1 of these: raise its rounds.most there to 9, and run the campaign again")
+    )
+    assert standing is not None and standing.left == {"MP-1": 4}
+    assert standing.line.endswith("gives it no other: raise its rounds.most there to 9, and run the campaign again")
+
+
 @pytest.mark.parametrize(("most", "command"), [(2, "sweep resume made-up"), (3, "sweep resume made-up --budget 3m")])
 def test_a_campaigns_sweep_with_all_rounds_and_no_look_goes_on_without_a_budget(most: int, command: str) -> None:
     """Its flow ended before the look: a resume with a budget is refused, and one without makes it."""

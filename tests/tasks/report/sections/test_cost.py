@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tasks.report.section import Bullets
-from tasks.report.sections.cost import cost_table, price_lines
+from tasks.report.sections.cost import ABOUT, OF_COLUMNS, cost_table, price_lines
 from tests.tasks.cell_support import column, gated_rows, made, repeats, report_of, workers
 from tests.tasks.price_support import priced
 
@@ -50,6 +50,13 @@ def test_the_section_is_titled_by_what_is_known() -> None:
     energy = report_of(repeats(workers(0), 100.0, summary={"energy_j_per_sample": 3.6})).section("cost")
     assert energy.title == "Energy" and len(energy.blocks) == 1
     assert report_of(ROWS[6:]).section("cost").title == "Cost"
+
+
+def test_what_no_column_shows_is_not_explained() -> None:
+    """T5's page explained a ratio and a front that its table did not have."""
+    energy = report_of(repeats(workers(0), 100.0, summary={"energy_j_per_sample": 3.6})).section("cost")
+    whole = report_of(ROWS).section("cost")
+    assert energy.text == ABOUT and whole.text == " ".join([ABOUT, *OF_COLUMNS.values()])
 
 
 def test_without_prices_and_energy_nothing_of_it_shows() -> None:

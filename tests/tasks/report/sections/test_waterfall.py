@@ -86,6 +86,14 @@ def test_work_beyond_the_models_flops_is_said() -> None:
     ]
 
 
+@pytest.mark.parametrize(("mfu", "told"), [(0.2823, []), (0.2824, ["MP-1"]), (None, [])])
+def test_steps_that_the_profiler_slowed_much_are_said_to_be_another_picture(mfu: float | None, told: list[str]) -> None:
+    """They reached 24 %. FLAVA's lost 34 % of the peak to launches, where untraced steps reached 45 % of it and traced ones 25 %."""
+    blocks = report_of([traced(profile=ATTAINED), traced(1, ATTAINED, mfu=mfu)]).section(NAME).blocks
+    lines = [line for block in blocks if isinstance(block, Bullets) for line in block.lines]
+    assert [line.partition(":")[0] for line in lines if "the profiler slowed the host" in line] == told
+
+
 def test_waits_for_launches_are_told_as_shares_of_the_step_too() -> None:
     """T5's page showed launches as 1.6 % of the peak, where the GPU waited for them 95 % of the traced step."""
     waits = [{**ATTAINED, "ranks": [{**ATTAINED["ranks"][0], "launch_s": share * 10.0}]} for share in (0.249, 0.25, 0.951)]
