@@ -30,7 +30,7 @@ _TIMES = {
     DATA: ("data_wait_s",),
 }
 LEAST_COVERED = 0.5  # of the matrix products' time: a rate that is of less says nothing of their shapes
-_SLOWED = 0.85  # of the MFU of the same trial's window: traced steps that reached less are another picture than untraced ones
+SLOWED = 0.85  # of the MFU of the same trial's window: traced steps that reached less are another picture than untraced ones
 _TOLERANCE = 1.02  # of the clock, which is a mean over the window and not of the traced steps
 
 
@@ -86,7 +86,7 @@ def slowed(cell: Cell, found: Waterfall) -> bool:
     """Whether the profiler slowed the steps of the cell's waterfall so much that the drops to idle time are too large for untraced ones."""
     row = traced(cell)
     mfu = row.summary.get("mfu") if row is not None else None
-    return mfu is not None and found.reached < _SLOWED * float(mfu)
+    return mfu is not None and found.reached < SLOWED * float(mfu)
 
 
 def waterfall(profile: Mapping[str, Any], clock_mhz: float | None) -> Waterfall | None:

@@ -14,7 +14,7 @@ from experiments.config.strict import Strict
 from experiments.config.validate import validate
 from experiments.config.yaml_document import load
 from experiments.literature.reader import same_device
-from experiments.metric import Scale
+from experiments.metric import Kind, Metric, Scale
 from experiments.metrics import metric_of, names
 from experiments.stats.estimate import Estimate
 from experiments.stats.loss_parity import ParityStatus
@@ -292,9 +292,16 @@ def _measured(goal: Goal, near: Near) -> str:
         value += f" ({listed(list(near.differs))} {'differs' if len(near.differs) == 1 else 'differ'} too)" if near.differs else ""
     else:
         metric, own = metric_of(goal.metric or ""), _estimate(goal, cell)
-        value = f"{quantity(near.value, metric)} {spread(own, metric) if own is not None else ''}".strip()
+        value = f"{quantity(near.value, metric)} {_interval_told(own, metric) if own is not None else ''}".strip()
     devices = devices_told((str(row.environment.get("device_name")), cell.devices) for row in cell.measured[:1])
     return "; ".join([value, cell.short, f"{devices}, {plural(near.trials, 'trial')}"])
+
+
+def _interval_told(own: Estimate, metric: Metric) -> str:
+    """`±1.2 %`; of a share its bounds, since percent of percent would be taken for points. Empty where none is known."""
+    if metric.kind is not Kind.SHARE or not math.isfinite(own.se):
+        return spread(own, metric)
+    return f"({quantity(own.low, metric)} to {quantity(own.high, metric)})"
 
 
 def _is_traced(cell: Cell) -> bool:
@@ -318,5 +325,7 @@ def where_the_peak_went(cell: Cell) -> str:
     mfu = quantity(cell.mean("mfu"), metric_of("mfu"))
     peak = quantity(found.peak / 1e12, metric_of("tflops_per_device"))
     told = f"{percent(found.reached)} of {peak} in traced steps (MFU untraced {mfu}); of the peak lost: {lost}"
-    much = "the profiler slowed these steps, so untraced ones lose less to idle time and exposed communication"
+    much = (
+        "they reached much less than untraced ones, as the profiler slows the host: these lose less to idle time and exposed communication"
+    )
     return "; ".join([told, *([f"gained: {gained}"] if gained else []), *([much] if slowed(cell, found) else [])])

@@ -17,6 +17,7 @@ from tasks.analysis.waterfall import (
     IDLE,
     LAUNCHES,
     SHAPES,
+    SLOWED,
     Waterfall,
     slowed,
     traced,
@@ -168,8 +169,9 @@ def _disturbed(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
 def _slowed(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
     """Of which cells the profiler slowed the traced steps so much that what they lost to idle time is not what untraced steps lose."""
     names = [cell.short for cell, one in found if slowed(cell, one)]
-    why = "the profiler slowed the host, so untraced steps reach more, and lose less to idle time and exposed communication"
-    return [f"{_cells(names, found)}: {why}."] if names else []
+    less = f"traced steps reached less than {SLOWED:.0%} of the MFU of the window before them".replace("%", " %")
+    why = "as the profiler slows the host: untraced ones lose less to idle time and exposed communication"
+    return [f"{_cells(names, found)}: {less}, {why}."] if names else []
 
 
 def _of_launches(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
