@@ -61,7 +61,7 @@ def traced(cell: Cell) -> TrialRow | None:
 
 
 def traced_ranks(cell: Cell) -> Sequence[Mapping[str, float]]:
-    """What each rank of the cell's traced repeat did in a step, as StepParts in cluster/worker/measure/trace_parts.py; empty without one."""
+    """What each rank of the cell's traced repeat did in a step: StepParts in cluster/worker/measure/trace_parts.py. Empty without one."""
     row = traced(cell)
     return row.profile["ranks"] if row is not None and row.profile else ()
 

