@@ -79,9 +79,7 @@ def standing_of(sweep: Sweep, cells: Sequence[Cell]) -> Standing | None:
             f"{which} too few trials that count, as others were disturbed or failed: {plural(settings.least, 'more round')} would tell"
         )
         step = step or outlook.more(_rounds_s(sweep, least, few))
-    begun = max(
-        0, sweep.plan.last_round - settings.looks[-1].round
-    )  # planned since the last look, as where there was no time for all of it
+    begun = max(0, sweep.plan.last_round - settings.looks[-1].round)  # since the last look: there was no time for all of it
     needed = [*(max(0, rounds - begun) for rounds in takes), *([settings.least] if disturbed or elsewhere or few else [])]
     said += _beyond_the_campaign(sweep.plan, min(needed, default=0))
     if hopeless := len(undecided) - len(takes) - len(disturbed) - len(elsewhere) - len(few):
