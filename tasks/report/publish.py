@@ -53,14 +53,8 @@ from tasks.sweep.store import Plan, SweepStore, read_plan
 PRIVATE = frozenset({"host"})  # of the environment; `host_id` stays
 VERSIONS = ("driver", "cuda", "torch", "torchao", "transformers", "ray", "python")  # of the environment, for the README
 _SHOWN = ("scaling", "loss_spikes")  # sections with a table: what several devices attain beside fewer, and what a suite on spikes asks
-_LINKED = (
-    "outcomes",
-    "loss_parity",
-    "device_state",
-    "waterfall",
-    "held_time",
-    "nearest_literature",
-)  # sections that a page links to, where its report has them
+# Sections that a page links to, where its report has them
+_LINKED = ("outcomes", "loss_parity", "device_state", "waterfall", "held_time", "nearest_literature")
 _PICTURES = ("spikes", "throughput")  # figures by what is worth most: the first that a sweep has is shown
 
 
