@@ -70,13 +70,17 @@ class Launcher(Protocol):
     def starting(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
         """The launch of an attempt that is about to be started, as far as it is known by then: enough for `find_started` and `stop`."""
 
+    def end_earlier(self, trial: Trial) -> None:
+        """End what earlier attempts of the trial left where `find_started` could take it for the next one. Comes before launch.json tells
+        of the next one."""
+
     def start(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
         """Start one attempt and return once the pool has accepted it. Raises LaunchError."""
 
     def find_started(self, launch: Launch) -> Launch | None:
         """The whole launch of one that is `starting`, whose flow died meanwhile; None if nothing of it was started, or is left.
 
-        Raises LaunchError if the pool does not answer.
+        Raises LaunchError if the pool, or its storage, does not answer.
         """
 
     def status(self, launch: Launch) -> Status:

@@ -49,11 +49,13 @@ class LocalLauncher:
     def starting(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
         return Launch(launcher="local", key=trial.key, attempt=attempt, id="", starting=True)
 
+    def end_earlier(self, trial: Trial) -> None:
+        processes.end_all(trial.key)  # their mark is the trial's, whatever their attempt
+
     def start(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
         variant = variant_of(trial, self.pool)
         arguments = trial_command(trial_dir, attempt, told=variant.write(trial, trial_dir))
         environment = trial_environment(trial, variant.tree)
-        processes.end_all(trial.key)  # what an earlier attempt left
         with open(trial_dir / LOG, "ab") as log:
             log.write(heading(attempt).encode())
         start = (arguments, environment, trial_dir / LOG)

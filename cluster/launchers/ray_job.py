@@ -54,19 +54,25 @@ class RayJobLauncher:
 
     def free_number(self, trial: Trial, trial_dir: Path, attempt: int) -> int:
         """A job that runs keeps its number: it is followed. One that is over would be taken for the new one, and so would its files."""
-        folder = self.files.folder(trial, trial_dir)
-        try:
-            kept = self.files.attempts(folder)
-        except StorageError as error:
-            raise LaunchError(f"pool {self.pool.name}: {error}") from error
+        kept = self._on_storage(self.files.folder(trial, trial_dir))
         while True:
             job = self._details(self._launch(trial, trial_dir, attempt))
             if (attempt not in kept) if job is None else (job.status.value not in _OVER):
                 return attempt
             attempt += 1
 
+    def _on_storage(self, folder: str) -> set[int]:
+        """The numbers of the attempts of which the pool's storage has something. Raises LaunchError."""
+        try:
+            return self.files.attempts(folder)
+        except StorageError as error:
+            raise LaunchError(f"pool {self.pool.name}: {error}") from error
+
     def starting(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
         return self._launch(trial, trial_dir, attempt).model_copy(update={"starting": True})
+
+    def end_earlier(self, trial: Trial) -> None:
+        """Nothing: a job's id has its attempt's number, and it waits itself for the end of those before it, which may be on other hosts."""
 
     def start(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
         launch = self._launch(trial, trial_dir, attempt)
@@ -182,7 +188,11 @@ class RayJobLauncher:
         self.stop(self._launch(trial, trial_dir, attempt))
 
     def find_started(self, launch: Launch) -> Launch | None:
-        return None if self._details(launch) is None else launch.model_copy(update={"starting": False})
+        """A head that was restarted knows no job that began before. What the attempt wrote to the pool's storage then tells of it: under the
+        same number the next one would write over that, and be taken for it."""
+        if self._details(launch) is None and (launch.folder is None or launch.attempt not in self._on_storage(launch.folder)):
+            return None
+        return launch.model_copy(update={"starting": False})
 
     def find_lost(self, trial: Trial, trial_dir: Path, begun: Record) -> Launch:
         return self._launch(trial, trial_dir, begun["attempt"])

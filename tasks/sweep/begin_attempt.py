@@ -135,7 +135,7 @@ class AttemptStarter:
             if (free := self._retry(find, self._context.without_slots)) is None:
                 return None
             number = free
-        asked = 0
+        asked, launcher = 0, self._context.launcher
 
         def of_attempt(launch: Launch) -> Launch:
             return launch.model_copy(update={"replaces": again})
@@ -143,13 +143,16 @@ class AttemptStarter:
         def start() -> Launch:
             nonlocal asked
             asked += 1
+            starting = launcher.starting(self._trial, self._folder, number)
             if asked == 1:
                 self._context.starting(self._trial.key, number)
-                launchers.save(of_attempt(self._context.launcher.starting(self._trial, self._folder, number)), self._folder)
+                launcher.end_earlier(self._trial)  # first: what is found from here on is this attempt's
+                launchers.save(of_attempt(starting), self._folder)
                 forget_result(self._folder, number)
-            launch = self._context.launcher.start(self._trial, self._folder, number)
-            if asked > 1:  # while the pool is down the trial has started nothing
-                self._context.starting(self._trial.key, number)
+                return launcher.start(self._trial, self._folder, number)
+            # The reply to an earlier request may be lost, and by now the job with it
+            launch = launcher.find_started(starting) or launcher.start(self._trial, self._folder, number)
+            self._context.starting(self._trial.key, number)  # while the pool is down the trial has started nothing
             return launch
 
         launch = self._retry(start, self._context.without_slots)

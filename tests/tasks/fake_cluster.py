@@ -93,6 +93,9 @@ class Cluster:
     def starting(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
         return self._launch(trial.key, attempt).model_copy(update={"starting": True})
 
+    def end_earlier(self, trial: Trial) -> None:
+        """Nothing: a job's id has its attempt's number."""
+
     def start(self, trial: Trial, trial_dir: Path, attempt: int) -> Launch:
         self._ask("start")
         launch = self._launch(trial.key, attempt)

@@ -283,6 +283,7 @@ def test_what_was_started_and_never_recorded_is_ended_before_the_trial_starts_ag
     lost = programs.sleep()
     other = LocalLauncher(SHELL)
     programs.launcher = other
-    again = programs.start("exit 0")
+    other.end_earlier(programs.trial)
     assert not processes.alive(int(lost.id), lost.born)
-    assert programs.end(again) == 0
+    assert other.find_started(other.starting(programs.trial, programs.folder, 2)) is None
+    assert programs.end(programs.start("exit 0", 2)) == 0

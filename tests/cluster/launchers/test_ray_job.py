@@ -180,6 +180,24 @@ def test_a_job_that_was_about_to_be_submitted_is_asked_for(head: Head, tmp_path:
     ray.stop(starting)
 
 
+@pytest.mark.parametrize("name", [journal_segment(3, 0, 0), attempt_result(3), withdrawal(3)])
+def test_what_an_attempt_left_on_the_storage_tells_of_it_where_the_head_was_restarted(
+    head: Head, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Its flow was killed in its start: a second job of the same number would write over the first one's journal, or be withdrawn."""
+    ray, trial = launcher(storage=str(tmp_path / "store")), make_trial(tmp_path, KEY)
+    starting, store = ray.starting(trial, tmp_path, 3), Storage(ray.files.folder(trial, tmp_path))
+    head.error = RuntimeError(f"Request failed with status code 404: Job {starting.id} does not exist.")
+    for other in ("trial.json", journal_segment(2, 0, 0), attempt_result(4)):
+        store.put(other, b"")
+    assert ray.find_started(starting) is None
+    store.put(name, b"")
+    assert ray.find_started(starting) == starting.model_copy(update={"starting": False})
+    monkeypatch.setattr(Storage, "names", lambda storage: raise_(StorageError("storage s3://b: no answer")))
+    with pytest.raises(LaunchError, match="pool p: storage s3://b: no answer"):
+        ray.find_started(starting)
+
+
 def test_a_running_job_whose_node_ray_has_lost_is_over(head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray says RUNNING for ever where the raylet of its head's node has died."""
     clock, asked, lost = [1000.0], list[str](), dict[str, str]()

@@ -43,6 +43,9 @@ class Fake:
 
     free_number, starting = LocalLauncher.free_number, LocalLauncher.starting
 
+    def end_earlier(self, trial: Trial) -> None:
+        """Nothing runs."""
+
     def start(self, trial: Trial, folder: Path, attempt: int) -> Launch:
         self.on_start(trial, folder)
         self.calls.append(f"start {int(trial.key, 16)} a{attempt}")

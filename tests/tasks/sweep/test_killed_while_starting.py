@@ -73,6 +73,59 @@ def test_what_began_and_was_lost_meanwhile_has_its_number(cluster: Cluster) -> N
     assert (result.attempt, cluster.started) == (2, [f"{KEY}-a2"])
 
 
+def test_what_began_and_is_only_on_the_storage_has_its_number_and_counts(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pool's head was restarted before anything of it came here: it is not started again, and what it measured is taken."""
+    made = killed(cluster, began=True)
+    cluster.jobs.clear()
+    monkeypatch.setattr(cluster, "find_started", lambda launch: launch.model_copy(update={"starting": False}))
+    cluster.on_ask = lambda cluster: cluster.finish(1) if cluster.calls[-1] == "fetch last" else None
+    result = runner(cluster, retries=0).run(made)
+    assert (result.outcome, result.attempt, cluster.started) == (Outcome.OK, 1, [])
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_start_whose_reply_was_lost_is_looked_for_before_it_is_asked_for_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    """`lost`: its head was restarted meanwhile and knows the job no more; the storage has what it wrote."""
+    start, made = cluster.start, trial(cluster)
+
+    def reply_lost(made: Trial, folder: Path, attempt: int) -> Launch:
+        monkeypatch.setattr(cluster, "start", start)
+        start(made, folder, attempt)
+        if lost:
+            cluster.jobs.clear()
+        raise LaunchError("no answer")
+
+    monkeypatch.setattr(cluster, "start", reply_lost)
+    monkeypatch.setattr(cluster, "find_started", lambda launch: launch.model_copy(update={"starting": False}))
+    cluster.on_ask = lambda cluster: cluster.finish(1) if cluster.calls[-1] == ("fetch last" if lost else "status") else None
+    result = runner(cluster, retries=0).run(made)
+    assert (result.outcome, result.attempt, cluster.started, cluster.calls.count("start")) == (Outcome.OK, 1, [f"{KEY}-a1"], 1)
+    assert not launch(cluster).starting
+
+
+def test_what_an_earlier_attempt_left_is_not_taken_for_one_that_is_about_to_start(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on an embedded pool, whose processes have the trial's mark and no attempt's: the flow is killed before it starts anything."""
+    cluster.jobs[f"{KEY}-a1"] = "RUNNING"
+    found = lambda launch: launch.model_copy(update={"starting": False}) if "RUNNING" in cluster.jobs.values() else None  # noqa: E731
+    monkeypatch.setattr(cluster, "find_started", found)
+    monkeypatch.setattr(cluster, "end_earlier", lambda made: cluster.jobs.clear())
+    save = launchers.save
+
+    def dies(launch: Launch, folder: Path) -> None:
+        save(launch, folder)
+        raise KeyboardInterrupt
+
+    made = trial(cluster)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(launchers, "save", dies)
+        runner(cluster).run(made)
+    assert launch(cluster).starting and launchers.find(made, cluster.store.trial_dir(KEY), lambda: cluster) is None
+
+
 def test_what_did_not_begin_starts_at_once_under_the_same_number(cluster: Cluster) -> None:
     """The job's id is made of it: where its submission comes late after all, there is one job."""
     made = killed(cluster, began=False)

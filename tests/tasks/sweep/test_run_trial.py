@@ -22,7 +22,7 @@ def test_a_pool_that_is_down_is_waited_for_and_said_to_be(cluster: Cluster) -> N
 
     def back(cluster: Cluster) -> None:
         cluster.down = None
-        cluster.on_ask = at(7, lambda cluster: cluster.finish(1))
+        cluster.on_ask = at(8, lambda cluster: cluster.finish(1))
 
     cluster.on_ask = at(5, back)
     result = runner(cluster, told, wait_s=60).run(trial(cluster))
