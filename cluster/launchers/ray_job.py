@@ -188,8 +188,8 @@ class RayJobLauncher:
         self.stop(self._launch(trial, trial_dir, attempt))
 
     def find_started(self, launch: Launch) -> Launch | None:
-        """A head that was restarted knows no job that began before. What the attempt wrote to the pool's storage then tells of it: under the
-        same number the next one would write over that, and be taken for it."""
+        """A head that was restarted knows no job that began before. What the attempt wrote to the pool's storage then tells of it: the next
+        one of the same number would write over that, and be taken for it."""
         if self._details(launch) is None and (launch.folder is None or launch.attempt not in self._on_storage(launch.folder)):
             return None
         return launch.model_copy(update={"starting": False})

@@ -148,11 +148,22 @@ class Session:
 
     def in_time(self, trial: Trial) -> bool:
         """Whether there is time for a trial, which else waits for a later flow. One that has begun goes on."""
-        begun = end_is_unknown(launchers.load(self.store.trial_dir(trial.key)), self.store.result(trial.key))
-        if begun or self.deadline is None or self.deadline.fits(trial, self.store, self.plan):
+        if self.deadline is None or self.deadline.fits(trial, self.store, self.plan) or self._has_begun(trial):
             return True
         self.progress.wait(trial, "no time left")
         return False
+
+    def _has_begun(self, trial: Trial) -> bool:
+        """Whether an attempt of the trial has begun whose end no flow saw. One whose flow died in its start is looked for; where its pool
+        does not answer, it may have."""
+        folder = self.store.trial_dir(trial.key)
+        launch = launchers.load(folder)
+        if launch is None or not launch.starting:
+            return end_is_unknown(launch, self.store.result(trial.key))
+        try:
+            return launchers.find(trial, folder, lambda: self.pools[trial.pool].launcher) is not None
+        except LaunchError:
+            return True
 
     @property
     def left_s(self) -> float:

@@ -35,6 +35,12 @@ class FakeLauncher:
     problem: LaunchError | None = None
     on_stop: Callable[[Launch], object] = lambda launch: None
     running: bool = True
+    started: bool = True  # of an attempt that was starting: whether it is found
+
+    def find_started(self, launch: Launch) -> Launch | None:
+        if self.problem:
+            raise self.problem
+        return launch.model_copy(update={"id": "1", "starting": False}) if self.started else None
 
     def status(self, launch: Launch) -> Status:
         if self.problem:

@@ -336,6 +336,33 @@ def test_what_has_begun_goes_on_whatever_time_is_left(stage: Stage, ended: int |
     assert session.progress.rows[plan.trials[0].key].state == ("waiting" if goes_on else "no time left")
 
 
+@pytest.mark.parametrize("ended", [None, 1, 2])
+@pytest.mark.parametrize(
+    ("started", "problem", "left_s", "goes_on"),
+    [
+        (False, None, 29.9, False),
+        (False, None, 30.0, True),
+        (True, None, 0.0, True),
+        (False, LaunchError("pool cpu does not answer"), 0.0, True),
+    ],
+)
+def test_a_trial_whose_flow_died_in_its_start_goes_on_where_it_may_have_begun(
+    stage: Stage, ended: int | None, started: bool, problem: LaunchError | None, left_s: float, goes_on: bool
+) -> None:
+    """`ended`: the attempt that a flow gave a result; that of the second one, which was starting, told that it was not started."""
+    plan = make_plan([make_trial(1, parameters={"measure_s": 30.0})])
+    trial, session = plan.trials[0], stage.session(plan)
+    folder = session.store.trial_dir(trial.key)
+    launchers.save(Launch(launcher="local", key=trial.key, attempt=2, id="", starting=True), folder)
+    if ended is not None:
+        session.store.save_result(make_result(trial, Outcome.CANCELLED, attempt=ended))
+    stage.launcher.started, stage.launcher.problem = started, problem
+    session.deadline = Deadline(1000.0 + left_s, {}, clock=lambda: 1000.0)
+    assert session.in_time(trial) is goes_on
+    launch = launchers.load(folder)
+    assert launch is not None and launch.starting is not (started and problem is None)
+
+
 @pytest.mark.parametrize(
     ("labels", "then"), [({}, f"`sweep resume {SWEEP_ID} --budget TIME`"), ({OF_CAMPAIGN: "gpu-x1"}, "the campaign's next run")]
 )
