@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from cluster import launchers
 from experiments.config import duration
 from experiments.config.errors import ConfigError
 from experiments.spec.schema import MOST_ROUNDS
@@ -48,19 +49,25 @@ def deadline_of(store: SweepStore, plan: Plan, left: Left, budget_s: float | Non
     """By when the flow of a sweep that is gone on with is to end, from now; None: with its last round, however long that takes.
 
     Trials that are left of a round have the time that is given and no more: of these none begins that is not expected to end in it, and
-    they are cut again. Where measured trials are to be measured again, since the code is another, that would take them out of the sweep. A
-    heat of a race and a round of an A/B sweep are compared whole, so they are finished. Raises ConfigError where no trial is expected to
-    end in time.
+    they are cut again. So it is with one whose start came to nothing (`Session.in_time`). Where measured trials are to be measured again,
+    since the code is another, that would take them out of the sweep. A heat of a race and a round of an A/B sweep are compared whole, so
+    they are finished. Raises ConfigError where no trial is expected to end in time.
     """
-    if budget_s is None or not left.rest or plan.race is not None or plan.ab is not None or _measured_anew(store, plan, left):
+    some_left = left.rest or any(_may_not_have_begun(store, trial) for trial in left.begun)
+    if budget_s is None or not some_left or plan.race is not None or plan.ab is not None or _measured_anew(store, plan, left):
         return None
     ends = Deadline(time.monotonic() + budget_s, expected_seconds(plan))
     so_far = times_so_far(store, plan)
-    shortest = min(expected_trial_s(trial, so_far, ends.expected) for trial in left.rest)
+    shortest = min((expected_trial_s(trial, so_far, ends.expected) for trial in left.rest), default=0.0)
     if shortest > budget_s:
         problem = f"{duration.text(budget_s)} is too short for any trial that is left"
         raise ConfigError.one("--budget", None, "", problem, f"give more: the shortest is expected to take {duration.about(shortest)}")
     return ends
+
+
+def _may_not_have_begun(store: SweepStore, trial: Trial) -> bool:
+    launch = launchers.load(store.trial_dir(trial.key))
+    return launch is not None and launch.starting
 
 
 def _measured_anew(store: SweepStore, plan: Plan, left: Left) -> bool:

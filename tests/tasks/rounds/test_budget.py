@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from cluster import launchers
+from cluster.launchers import Launch
 from experiments.config.errors import ConfigError
 from experiments.spec.schema import MOST_ROUNDS
 from experiments.stats.interim_looks import Look
@@ -16,7 +18,7 @@ from tasks.sweep import budget
 from tasks.sweep.ab_settings import AbSettings
 from tasks.sweep.budget import check_budget, rounds_that_fit
 from tasks.sweep.store import AaSettings, DecideSettings, Plan, Request
-from tasks.sweep.what_is_left import Left
+from tasks.sweep.what_is_left import Left, what_is_left
 from tests.tasks.plan_support import make_plan, make_suite, make_trial, saved
 from tests.tasks.race_support import race_settings
 
@@ -120,6 +122,19 @@ def test_only_a_plain_sweep_leaves_trials_out_for_want_of_time() -> None:
     assert deadline_of(store, plan, Left(), 60.0) is None and deadline_of(store, plan, left, None) is None
     for kind in ({"race": race_settings(budget_s=600.0)}, {"ab": AbSettings(kind="commits", a="main", b="HEAD")}):
         assert deadline_of(store, plan.model_copy(update=kind), left, 60.0) is None
+
+
+@pytest.mark.parametrize(("starting", "limited"), [(True, True), (False, False)])
+def test_a_trial_whose_flow_died_in_its_start_is_held_to_the_time_and_one_that_runs_is_not(starting: bool, limited: bool) -> None:
+    """Whether it has begun is asked before it goes on; however short the time is, what has begun does."""
+    plan = make_plan([make_trial(1), make_trial(2)])
+    store = saved(plan, t1=Outcome.OK)
+    launchers.save(
+        Launch(launcher="local", key=plan.trials[1].key, attempt=1, id="1", starting=starting), store.trial_dir(plan.trials[1].key)
+    )
+    left = what_is_left(store, plan)
+    assert left.begun == [plan.trials[1]]
+    assert (deadline_of(store, plan, left, 1.0) is not None) is limited
 
 
 def test_a_sweep_without_a_budget_had_one_look_at_its_end() -> None:
