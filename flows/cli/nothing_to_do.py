@@ -76,5 +76,6 @@ def _of_rounds(store: SweepStore, plan: Plan, told: str, *, more_asked: bool, ho
     if hopeless or (undecided and plan.decide is not None and plan.decide.looks and not emulated):
         return ", and no sensible number of further rounds would decide what is open"
     if undecided:
-        return f"; `{more}` goes on with what is undecided"
+        of_all = plan.decide is not None and not plan.decide.until_decided  # else a resume with a budget pursues only what is undecided
+        return f"; `{more}{' --until-decided' if of_all else ''}` goes on with what is undecided"
     return f", and no comparison is undecided; `{more} --no-until-decided` measures all cells in further rounds"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -47,6 +48,17 @@ def test_what_is_undecided_goes_on_with_a_budget(monkeypatch: pytest.MonkeyPatch
 def test_of_a_command_whose_report_gives_no_step_a_resume_goes_on_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     hint = "`sweep resume made-up --budget 20m` goes on with what is undecided"
     assert said(monkeypatch, rounds(ALIKE), command="sweep campaign autumn") == f"{DONE}; {hint}"
+
+
+@pytest.mark.parametrize(("until_decided", "words"), [(None, ""), (True, ""), (False, " --until-decided")])
+def test_the_command_that_goes_on_with_what_is_undecided_does_so_too_where_rounds_were_of_all_cells(
+    monkeypatch: pytest.MonkeyPatch, until_decided: bool | None, words: str
+) -> None:
+    """An emulated sweep, whose report gives no step."""
+    rows = [replace(row, result=row.result.model_copy(update={"emulated": True})) for row in rounds(ALIKE) if row.result is not None]
+    looks = [Look(round=4, spent=0.75)]
+    decide = None if until_decided is None else DecideSettings(budget_s=60.0, until_decided=until_decided, looks=looks)
+    assert said(monkeypatch, rows, decide=decide) == f"{DONE}; `sweep resume made-up --budget 20m{words}` goes on with what is undecided"
 
 
 def test_a_campaigns_sweep_has_no_rounds_beyond_its_most(monkeypatch: pytest.MonkeyPatch) -> None:
