@@ -47,6 +47,21 @@ def time_to_go_on(entries: Sequence[Entry], budget_s: float, usual_s: float = 0.
     return _enough(max(shortest.least_s(usual_s), budget_s if in_vain else 0.0))
 
 
+def own_time_to_give(entries: Sequence[Entry], budget_s: float, usual_s: float = 0.0) -> list[str]:
+    """After a run of `budget_s` in vain, what to write in the file, such as `per_run: 2m` of a: the times that it gives the sweeps of which
+    something is left, where no longer run would give any of them more. Empty where one would."""
+    left = [entry for entry in entries if entry.fits(float("inf"), usual_s)]
+    if any(entry.left_s > budget_s - REPORT_S for entry in left):
+        return []
+    return [f"`{entry.own_limit}: {_enough_own(entry, usual_s)}` of {entry.name}" for entry in left]
+
+
+def _enough_own(entry: Entry, usual_s: float) -> str:
+    """Of its own time: what it has had so far, and somewhat more than what was not enough."""
+    had_s = (entry.spec.budget_s or 0.0) - entry.left_s if entry.own_limit == "budget" else 0.0
+    return _in_minutes(had_s + _MARGIN * max(entry.least_s(usual_s), entry.left_s))
+
+
 def measured_nothing(before: Sequence[Entry], after: Sequence[Entry]) -> bool:
     """Whether a run that ended well came to no trial, and had no report to make up for."""
     done = [sum(len(entry.plan.trials) - len(entry.to_do) for entry in entries) for entries in (before, after)]
@@ -60,4 +75,8 @@ def _shortest(entries: Sequence[Entry], usual_s: float) -> Entry | None:
 
 
 def _enough(least_s: float) -> str:
-    return duration.text(60 * math.ceil((_MARGIN * least_s + REPORT_S) / 60))
+    return _in_minutes(_MARGIN * least_s + REPORT_S)
+
+
+def _in_minutes(seconds: float) -> str:
+    return duration.text(60 * math.ceil(seconds / 60))

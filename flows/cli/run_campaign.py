@@ -19,9 +19,9 @@ from experiments.config import duration
 from experiments.config.paths import REPOSITORY
 from experiments.spec.campaign import CampaignFile
 from experiments.trial import Trial
-from flows.cli.campaign_time import REPORT_S, check_holds_any, measured_nothing, time_to_go_on
+from flows.cli.campaign_time import REPORT_S, check_holds_any, measured_nothing, own_time_to_give, time_to_go_on
 from flows.cli.run_sweep import KEEP, SEVERITY, run_sweep
-from flows.cli.show_campaign import print_entries, print_left, print_page
+from flows.cli.show_campaign import print_entries, print_in_vain, print_left, print_page
 from flows.cli.show_plan import print_lacking
 from flows.runtime.command_environment import prepare_environment
 from flows.runtime.interrupts import TOLD_TO_END
@@ -93,11 +93,12 @@ class Campaign:
                 KEEP.set(None)
             left = self._entries()
             in_vain = status == 0 and not TOLD_TO_END.is_set() and measured_nothing(entries, left)
-            longer = time_to_go_on(left, self.budget_s, self._usual_s(), in_vain=in_vain)
-            if in_vain and longer:
-                err.print("this run measured nothing: its time was too short for a trial once it had started", highlight=False)
+            own = own_time_to_give(left, self.budget_s, self._usual_s()) if in_vain else []
+            longer = None if own else time_to_go_on(left, self.budget_s, self._usual_s(), in_vain=in_vain)
+            if too_short := in_vain and bool(own or longer):
+                print_in_vain(err, f"{self.file.campaign}.yaml", own)
             print_left(err, left, self.asked, self._go_on(longer or self.budget), told_to_end=TOLD_TO_END.is_set())
-            return 1 if in_vain and longer else status
+            return 1 if too_short else status
 
     def _check_time(self, entries: Sequence[Entry]) -> None:
         """Raise ConfigError where a sweep's own time, or this run's, holds nothing of what is left."""

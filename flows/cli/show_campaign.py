@@ -12,7 +12,7 @@ from experiments.config import duration
 from flows.cli.tables import make_table
 from tasks.campaign.entries import Entry
 from tasks.campaign.pages import WrittenPage
-from tasks.report.text_format import plural
+from tasks.report.text_format import listed, plural
 
 
 def print_entries(out: Console, entries: Sequence[Entry], time_s: float) -> None:
@@ -53,6 +53,17 @@ def _expected(entry: Entry) -> str:
         return f"unknown: no past sweep has them (at least {least})"
     known = f"{least}" if not unknown else f"unknown for {plural(unknown, 'trial')}, at least {least}"
     return f"{known}, then {more}" if more else known
+
+
+def print_in_vain(err: Console, file: str, own: list[str]) -> None:
+    """Why a run measured nothing: its time, or those that the campaign's `file` gives its sweeps. `own`: what to write there instead."""
+    whose, then = (f"the time that {file} gives its sweeps", f"; give more there, such as {listed(own, 3)}") if own else ("its time", "")
+    err.print(
+        f"this run measured nothing: {whose} was too short for a trial once it had started{then}",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
 
 
 def print_left(err: Console, entries: Sequence[Entry], asked: str, go_on: str, *, told_to_end: bool) -> None:

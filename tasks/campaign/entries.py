@@ -60,6 +60,11 @@ class Entry:
     def store(self) -> SweepStore:
         return SweepStore(self.plan.sweep_id)
 
+    @property
+    def own_limit(self) -> str:
+        """The key of the file that limits `left_s`, where that is finite; of two that do alike, per_run."""
+        return "per_run" if self.spec.per_run_s <= self.left_s else "budget"
+
     def times(self, usual_s: float = 0.0) -> dict[str, float]:
         """Trial key -> what it is expected to take, s, by the best that is known; at least the window that it measures, and `usual_s`."""
         so_far = times_so_far(self.store, self.plan)
@@ -179,7 +184,7 @@ def _gone_on_with(file: CampaignFile, entry: Entry, budget_s: float, *, again: b
     round_s = _next_round_s(store, plan, ran_s, min(left_s, _AMPLE_S))
     plan = with_time(plan, ran_s, min(left_s, budget_s))
     entry = replace(entry, plan=plan, left_s=left_s, to_do=to_do, expected=expected_seconds(plan), next_round_s=round_s)
-    entry = replace(entry, short_of="" if to_do or entry.grows else _short_of(entry.spec, store, plan, ran_s))
+    entry = replace(entry, short_of="" if to_do or entry.grows else _short_of(entry, ran_s))
     entry = replace(entry, unreported=_is_unreported(entry, done=bool(left.done)))
     if not entry.fits(budget_s):
         return entry
@@ -226,13 +231,12 @@ def _next_round_s(store: SweepStore, plan: Plan, ran_s: float, left_s: float) ->
     return times_so_far(store, plan).times.of_round(added) or 0.0
 
 
-def _short_of(spec: CampaignSweep, store: SweepStore, plan: Plan, ran_s: float) -> str:
+def _short_of(entry: Entry, ran_s: float) -> str:
     """See Entry. Empty for a sweep that has its least rounds, and for one that no time would give another, as where nothing of it runs."""
-    decide = plan.decide
-    if decide is None or plan.last_round >= decide.least or not _next_round_s(store, plan, ran_s, _AMPLE_S):
+    plan, spec = entry.plan, entry.spec
+    if plan.decide is None or plan.last_round >= plan.decide.least or not _next_round_s(entry.store, plan, ran_s, _AMPLE_S):
         return ""
-    own_s = _NO_LIMIT_S if spec.budget_s is None else spec.budget_s - ran_s
-    return f"its per_run of {spec.per_run}" if spec.per_run_s < own_s else f"its budget of {spec.budget}"
+    return f"its per_run of {spec.per_run}" if entry.own_limit == "per_run" else f"its budget of {spec.budget}"
 
 
 def _request(spec: CampaignSweep, overrides: Overrides, budget_s: float) -> Request:

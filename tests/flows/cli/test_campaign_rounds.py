@@ -85,3 +85,16 @@ def test_a_run_whose_start_leaves_no_time_for_the_round_that_it_begins_for_asks_
     machine.file.write_text(ROUNDS.format(run="31s", own="25s"))
     done = machine()
     assert done.exit_code == 0 and "measured nothing" not in done.stderr, "its own time is over"
+
+
+def test_a_run_in_vain_whose_sweeps_have_all_the_time_that_the_file_gives_them_names_the_files_key(machine: Machine) -> None:
+    """A longer run would give them no more: the command that it names is to be given once the file is changed."""
+    nothing = "this run measured nothing: the time that two.yaml gives its sweeps was too short for a trial once it had started; "
+    for own, asks in (("60m, per_run: 25s", "per_run: 1m"), ("45s", "budget: 1m")):
+        machine.file.write_text(ROUNDS.format(run="31s", own="60m, per_run: 25s"))
+        machine("--again")
+        machine.file.write_text(ROUNDS.format(run="10m", own=own))
+        done = machine()
+        assert (done.exit_code, machine.more) == (1, [True]), done.output
+        assert f"{nothing}give more there, such as `{asks}` of slow\n" in done.stderr
+        assert f"not all is measured (slow); go on with it: sweep campaign {machine.file}\n" in done.stderr

@@ -29,6 +29,7 @@ def test_a_run_that_failed_or_was_told_to_end_is_not_called_too_short(
     monkeypatch.setattr(run_campaign, "TOLD_TO_END", SimpleNamespace(is_set=lambda: told_to_end, clear=lambda: None))
     entry = SimpleNamespace(
         least_s=lambda usual_s: 20.0,
+        left_s=50.1,
         fits=lambda left_s, usual_s: True,
         runs=lambda left_s, usual_s: True,
         unreported=False,
@@ -38,6 +39,7 @@ def test_a_run_that_failed_or_was_told_to_end_is_not_called_too_short(
     )
     this: Any = SimpleNamespace(
         store=SimpleNamespace(lock=nullcontext),
+        file=SimpleNamespace(campaign="c"),
         budget_s=60.0,
         budget="1m",
         asked="c",

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from experiments.config.errors import ConfigError
-from flows.cli.campaign_time import check_holds_any, measured_nothing, time_to_go_on
+from flows.cli.campaign_time import check_holds_any, measured_nothing, own_time_to_give, time_to_go_on
 
 
-def entry(least_s: float, *, unreported: bool = False, trials: int = 3, to_do: int = 1) -> Any:
+def entry(least_s: float, *, unreported: bool = False, trials: int = 3, to_do: int = 1, **own: Any) -> Any:
     """Whose shortest part takes so long; infinite where nothing is left."""
     return SimpleNamespace(
+        **own,
         name="a",
         least_s=lambda usual_s=0.0: least_s,
         times=lambda usual_s=0.0: {"t": least_s},
@@ -46,6 +47,26 @@ def test_a_run_that_came_to_nothing_is_to_be_longer_than_it_was() -> None:
     assert time_to_go_on([entry(100.0)], 300.0) is None
     assert time_to_go_on([entry(100.0)], 300.0, in_vain=True) == "6m", "1.1 times as long, and the report"
     assert time_to_go_on([entry(600.0)], 300.0, in_vain=True) == "12m"
+
+
+@pytest.mark.parametrize(
+    ("key", "budget_s", "left_s", "least_s", "asks"),
+    [
+        ("per_run", 3600.0, 54.5, 50.0, "1m"),
+        ("per_run", None, 55.0, 50.0, "2m"),
+        ("per_run", None, 50.0, 55.0, "2m"),
+        ("budget", 300.0, 54.5, 50.0, "6m"),  # 245.5 s of which it has had
+        ("budget", 300.0, 300.0, 50.0, "6m"),
+    ],
+)
+def test_the_time_to_give_in_the_file_is_a_tenth_more_than_was_not_enough(
+    key: str, budget_s: float | None, left_s: float, least_s: float, asks: str
+) -> None:
+    short = entry(least_s, left_s=left_s, own_limit=key, spec=SimpleNamespace(budget_s=budget_s))
+    done = entry(math.inf, left_s=math.inf)
+    assert own_time_to_give([short, done], left_s + 10.0) == [f"`{key}: {asks}` of a"]
+    assert own_time_to_give([short, done], left_s + 9.9) == [], "a longer run gives it more"
+    assert own_time_to_give([short, entry(20.0, left_s=math.inf)], left_s + 10.0) == [], "a longer run gives the other one more"
 
 
 def test_where_nothing_is_left_no_time_is_told() -> None:
