@@ -13,6 +13,7 @@ from cluster.journal.lines import Record
 from cluster.launchers import Launch, LaunchError
 from experiments.trial import Outcome, Trial, TrialResult
 from tasks.sweep import begin_attempt
+from tasks.sweep.count_measured import times_measured
 from tests.measured_support import write_measured
 from tests.tasks.fake_cluster import KEY, Cluster, at, cluster, left_by_a_dead_flow, runner, trial
 
@@ -123,3 +124,45 @@ def test_one_that_a_resume_counts_is_measured_again_where_it_was_disturbed(
     result = run.run(made)
     assert (result.outcome, result.attempt, result.disturbed) == (Outcome.OK, counted, "other work" if counted == 1 else None)
     assert len(cluster.started) == 1 + budget and cluster.store.result(KEY) == result
+
+
+@pytest.mark.parametrize(
+    ("attempt", "ends", "times"),
+    [
+        (1, [Outcome.OK], 1),
+        (2, [Outcome.OK, Outcome.OK], 2),
+        (1, [Outcome.OK, Outcome.OK], 1),  # the second is a later attempt's
+        (3, [Outcome.OK, Outcome.OK, Outcome.OK, Outcome.OK], 3),
+        (2, [Outcome.INFRA, Outcome.OK], 1),
+        (3, [Outcome.OK, Outcome.CRASHED, Outcome.OK], 2),
+        (2, [Outcome.OK, None], 2),  # its own was counted without an end: its journal could not be written
+        (3, [Outcome.OK, None, Outcome.OK], 2),  # the second never came to one
+        (1, [], 1),
+        (4, [Outcome.OK], 2),  # its own records are gone
+    ],
+)
+def test_a_trial_was_measured_as_often_as_attempts_up_to_its_results_ended_ok_and_that_one(
+    tmp_path: Path, attempt: int, ends: list[Outcome | None], times: int
+) -> None:
+    for number, end in enumerate(ends, 1):
+        write_measured(tmp_path / "journal.jsonl", number, end=end, key=KEY)
+    assert times_measured(result_of(attempt), tmp_path) == times
+
+
+def test_of_a_damaged_journal_the_result_alone_tells_that_it_was_measured(tmp_path: Path) -> None:
+    for number in (1, 2):
+        write_measured(tmp_path / "journal.jsonl", number, end=Outcome.OK, key=KEY)
+    with open(tmp_path / "journal.jsonl", "r+b") as file:
+        file.write(b"x")
+    assert times_measured(result_of(2), tmp_path) == 1
+
+
+def test_an_attempt_whose_end_is_told_twice_counts_once(tmp_path: Path) -> None:
+    """As where it was begun twice under one number."""
+    for number in (1, 1, 2):
+        write_measured(tmp_path / "journal.jsonl", number, end=Outcome.OK, key=KEY)
+    assert times_measured(result_of(2), tmp_path) == 2
+
+
+def result_of(attempt: int) -> TrialResult:
+    return TrialResult(key=KEY, attempt=attempt, outcome=Outcome.OK, started_at=1.0, finished_at=2.0)
