@@ -55,6 +55,7 @@ class Campaign:
     began: float
     again: bool = False
     waits: list[SlotWaits] = field(default_factory=list)  # of its sweeps: for slots that others hold, which is none of its time
+    failed: list[str] = field(default_factory=list)  # its sweeps that ended with another status than 0, and not for want of time alone
 
     def show(self, out: Console) -> None:
         """Print what would run, how long that is expected to take, and which devices are not here for it: nothing starts."""
@@ -92,7 +93,7 @@ class Campaign:
             finally:
                 KEEP.set(None)
             left = self._entries()
-            in_vain = status == 0 and not TOLD_TO_END.is_set() and measured_nothing(entries, left)
+            in_vain = not self.failed and not TOLD_TO_END.is_set() and measured_nothing(entries, left)
             own = own_time_to_give(left, self.budget_s, self._usual_s()) if in_vain else []
             longer = None if own else time_to_go_on(left, self.budget_s, self._usual_s(), in_vain=in_vain)
             if too_short := in_vain and bool(own or longer):
@@ -159,7 +160,10 @@ class Campaign:
         ends = Deadline(time.monotonic() + left_s, expected_seconds(plan), usual_s)
         self.waits.append(ends.waits)
         with held_to(ends):
-            return run_sweep(plan, out, err, Look(), more=entry.grows, go_on=f"sweep campaign {self._go_on(self.budget)}")
+            status = run_sweep(plan, out, err, Look(), more=entry.grows, go_on=f"sweep campaign {self._go_on(self.budget)}")
+        if status and not (ends.late and all(trial.key in ends.late for trial in entry.to_do)):
+            self.failed.append(entry.name)
+        return status
 
     def _usual_s(self) -> float:
         """What the trials of this campaign took at the median, s; 0 where none has ended."""

@@ -150,6 +150,7 @@ class Session:
         """Whether there is time for a trial, which else waits for a later flow. One that has begun goes on."""
         if self.deadline is None or self.deadline.fits(trial, self.store, self.plan) or self._has_begun(trial):
             return True
+        self.deadline.late.add(trial.key)
         self.progress.wait(trial, "no time left")
         return False
 

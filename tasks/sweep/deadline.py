@@ -39,13 +39,15 @@ class ResultsRead:
 @dataclass(frozen=True)
 class Deadline:
     """Of one sweep. `at`: of `clock`, s, and so much later as the sweep `waits` for slots that others hold. `expected`: cell -> what its
-    trials took in past sweeps, s. `usual_s`: of a trial of which nothing is known."""
+    trials took in past sweeps, s. `usual_s`: of a trial of which nothing is known. `late`: keys of trials that were not begun for want of
+    time."""
 
     at: float
     expected: Mapping[str, float]
     usual_s: float = 0.0
     clock: Callable[[], float] = time.monotonic
     waits: SlotWaits = field(default_factory=SlotWaits)
+    late: set[str] = field(default_factory=set)
     _results: ResultsRead = field(default_factory=ResultsRead, init=False)
 
     @property

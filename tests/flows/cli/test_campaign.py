@@ -50,6 +50,7 @@ class Machine:
         self.kill_before_report = False
         self.unpublished = False
         self.tell_to_end = False
+        self.start_s = 0.0  # what a sweep's start takes
         self.outcome = Outcome.OK
         self.file = folder / "two.yaml"
         self.file.write_text(TWO)
@@ -66,8 +67,13 @@ class Machine:
         self.ran.append(ran)
         assert ends is not None and store.load_plan() == plan
         ends = replace(ends, clock=lambda: self.now)
+        self.now += self.start_s
         for trial in plan.trials:
-            if store.result(trial.key) is None and ends.fits(trial, store, plan):
+            if store.result(trial.key) is not None:
+                continue
+            if not ends.fits(trial, store, plan):
+                ends.late.add(trial.key)
+            else:
                 store.save_result(make_result(trial, self.outcome, started_at=self.now, finished_at=self.now + TRIAL_S))
                 self.now += TRIAL_S
                 ran.append(trial)
@@ -80,7 +86,7 @@ class Machine:
         store.save_status(1 if self.unpublished else exit_status(store.states(plan)), "made up")
         if self.tell_to_end:
             TOLD_TO_END.set()
-        return 0
+        return 1 if ran == [] and ends.late else 0
 
     def __call__(self, *words: str) -> Result:
         self.ran, self.more, self.go_on, self.now = [], [], [], time.monotonic()

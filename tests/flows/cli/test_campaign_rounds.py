@@ -98,3 +98,17 @@ def test_a_run_in_vain_whose_sweeps_have_all_the_time_that_the_file_gives_them_n
         assert (done.exit_code, machine.more) == (1, [True]), done.output
         assert f"{nothing}give more there, such as `{asks}` of slow\n" in done.stderr
         assert f"not all is measured (slow); go on with it: sweep campaign {machine.file}\n" in done.stderr
+
+
+def test_a_sweep_whose_start_takes_all_its_time_in_a_run_says_which_key_to_change(machine: Machine) -> None:
+    """Its flow ends as incomplete, with status 1: that alone tells nobody what to do, and the same command does the same again."""
+    machine.file.write_text(ROUNDS.format(run="10m", own="60m, per_run: 5s"))
+    machine.start_s = 6.0
+    for _ in range(2):
+        done = machine()
+        assert (done.exit_code, machine.ran) == (1, [[]]), done.output
+        assert "this run measured nothing: the time that two.yaml gives its sweeps was too short for a trial" in done.stderr
+        assert "; give more there, such as `per_run: 1m` of slow\n" in done.stderr
+    machine.file.write_text(ROUNDS.format(run="10m", own="60m, per_run: 1m"))
+    done = machine()
+    assert (done.exit_code, machine.counts) == (0, [("smoke", 1)]) and "measured nothing" not in done.stderr

@@ -17,11 +17,11 @@ TOO_SHORT = "this run measured nothing: its time was too short for a trial once 
 
 
 @pytest.mark.parametrize(
-    ("status", "told_to_end", "returned"),
-    [(0, False, 1), (0, True, 0), (1, False, 1), (2, False, 2)],
+    ("status", "failed", "told_to_end", "returned", "too_short"),
+    [(0, [], False, 1, True), (0, [], True, 0, False), (1, [], False, 1, True), (1, ["a"], False, 1, False), (2, ["a"], False, 2, False)],
 )
 def test_a_run_that_failed_or_was_told_to_end_is_not_called_too_short(
-    monkeypatch: pytest.MonkeyPatch, status: int, told_to_end: bool, returned: int
+    monkeypatch: pytest.MonkeyPatch, status: int, failed: list[str], told_to_end: bool, returned: int, too_short: bool
 ) -> None:
     for name in ("print_entries", "prepare_environment", "print_left"):
         monkeypatch.setattr(run_campaign, name, lambda *_, **__: None)
@@ -40,6 +40,7 @@ def test_a_run_that_failed_or_was_told_to_end_is_not_called_too_short(
     this: Any = SimpleNamespace(
         store=SimpleNamespace(lock=nullcontext),
         file=SimpleNamespace(campaign="c"),
+        failed=failed,
         budget_s=60.0,
         budget="1m",
         asked="c",
@@ -54,4 +55,4 @@ def test_a_run_that_failed_or_was_told_to_end_is_not_called_too_short(
     )
     err = Console(file=StringIO(), width=200)
     assert Campaign.run(this, err, err) == returned
-    assert (err.file.getvalue() == TOO_SHORT) == (status == 0 and not told_to_end)  # type: ignore[attr-defined]
+    assert (err.file.getvalue() == TOO_SHORT) == too_short  # type: ignore[attr-defined]

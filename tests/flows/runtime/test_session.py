@@ -334,6 +334,7 @@ def test_what_has_begun_goes_on_whatever_time_is_left(stage: Stage, ended: int |
     session.deadline = Deadline(1000.0 + left_s, {}, clock=lambda: 1000.0)
     assert session.in_time(plan.trials[0]) is goes_on
     assert session.progress.rows[plan.trials[0].key].state == ("waiting" if goes_on else "no time left")
+    assert session.deadline.late == (set() if goes_on else {plan.trials[0].key})
 
 
 @pytest.mark.parametrize("ended", [None, 1, 2])

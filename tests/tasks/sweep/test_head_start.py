@@ -36,13 +36,12 @@ class Fake:
     calls: list[str] = field(default_factory=list)
     template: Any = None
     on_start: Callable[[Trial, Path], object] = lambda trial, folder: None
-    end_earlier: Callable[[Trial], object] = lambda trial: None  # nothing runs
 
     def prepare(self, trial: Trial, folder: Path) -> Any:
         self.calls.append("prepare")
         return self.template
 
-    free_number, starting = LocalLauncher.free_number, LocalLauncher.starting
+    free_number, starting, end_earlier = LocalLauncher.free_number, LocalLauncher.starting, lambda self, trial: None
 
     def start(self, trial: Trial, folder: Path, attempt: int) -> Launch:
         self.on_start(trial, folder)
