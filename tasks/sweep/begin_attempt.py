@@ -143,15 +143,14 @@ class AttemptStarter:
         def start() -> Launch:
             nonlocal asked
             asked += 1
-            starting = launcher.starting(self._trial, self._folder, number)
             if asked == 1:
                 self._context.starting(self._trial.key, number)
                 launcher.end_earlier(self._trial)  # first: what is found from here on is this attempt's
-                launchers.save(of_attempt(starting), self._folder)
+                launchers.save(of_attempt(launcher.starting(self._trial, self._folder, number)), self._folder)
                 forget_result(self._folder, number)
                 return launcher.start(self._trial, self._folder, number)
-            # The reply to an earlier request may be lost, and by now the job with it
-            launch = launcher.find_started(starting) or launcher.start(self._trial, self._folder, number)
+            # The reply to an earlier request may be lost, and by now the job with it: then its journal or the storage tells of it
+            launch = launchers.find(self._trial, self._folder, lambda: launcher) or launcher.start(self._trial, self._folder, number)
             self._context.starting(self._trial.key, number)  # while the pool is down the trial has started nothing
             return launch
 

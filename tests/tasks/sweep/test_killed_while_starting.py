@@ -105,6 +105,55 @@ def test_a_start_whose_reply_was_lost_is_looked_for_before_it_is_asked_for_again
     assert not launch(cluster).starting
 
 
+@pytest.mark.parametrize("before", [None, 1])
+def test_a_start_whose_reply_was_lost_is_looked_for_in_the_journal_where_the_nodes_share_its_folder(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, before: int | None
+) -> None:
+    """Its head was restarted and knows it no more, and there is no storage to ask. `before`: an attempt that is over, which is another."""
+    start, made, number = cluster.start, trial(cluster), 1 if before is None else 2
+    folder = cluster.store.trial_dir(KEY)
+    if before is not None:
+        with JournalWriter(folder / "journal.jsonl", before, trial=KEY):
+            pass
+        launchers.save(Launch(launcher="ray_job", key=KEY, attempt=before, id=f"{KEY}-a{before}"), folder)
+        cluster.finish(before, Outcome.INFRA, "worker lost")
+
+    def reply_lost(made: Trial, folder: Path, attempt: int) -> Launch:
+        monkeypatch.setattr(cluster, "start", start)
+        start(made, folder, attempt)
+        with JournalWriter(folder / "journal.jsonl", attempt, trial=KEY):
+            pass
+        cluster.jobs.clear()
+        raise LaunchError("no answer")
+
+    monkeypatch.setattr(cluster, "start", reply_lost)
+    cluster.on_ask = lambda cluster: cluster.finish(number) if cluster.started and cluster.calls[-1] == "fetch last" else None
+    result = runner(cluster, retries=0).run(made)
+    assert (result.outcome, result.attempt, cluster.started) == (Outcome.OK, number, [f"{KEY}-a{number}"])
+    assert not launch(cluster).starting
+
+
+def test_a_start_that_came_to_nothing_is_asked_for_again_although_an_earlier_attempt_has_a_journal(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, made, folder = cluster.start, trial(cluster), cluster.store.trial_dir(KEY)
+    with JournalWriter(folder / "journal.jsonl", 1, trial=KEY):
+        pass
+    launchers.save(Launch(launcher="ray_job", key=KEY, attempt=1, id=f"{KEY}-a1"), folder)
+    cluster.finish(1, Outcome.INFRA, "worker lost")
+    failures = iter([LaunchError("no answer"), LaunchError("no answer")])
+
+    def down_at_first(made: Trial, folder: Path, attempt: int) -> Launch:
+        for error in failures:
+            raise error
+        return start(made, folder, attempt)
+
+    monkeypatch.setattr(cluster, "start", down_at_first)
+    ends(cluster, 2)
+    result = runner(cluster, retries=0).run(made)
+    assert (result.outcome, result.attempt, cluster.started) == (Outcome.OK, 2, [f"{KEY}-a2"])
+
+
 def test_what_an_earlier_attempt_left_is_not_taken_for_one_that_is_about_to_start(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +197,22 @@ def test_a_disturbed_trial_that_was_to_be_measured_again_is(cluster: Cluster, be
     result = runner(cluster, retries=0).run(made)
     assert (result, cluster.started) == (disturbed, [] if began else [f"{KEY}-a2"]), "what crashed leaves the measurement"
     assert what_is_left(cluster.store, make_plan([made])).done == [(made, disturbed)]
+
+
+def test_what_is_measured_again_is_known_to_be_once_it_runs(cluster: Cluster) -> None:
+    """Its flow is killed after the start: the disturbed measurement stays unless the attempt comes to one."""
+
+    def dies(cluster: Cluster) -> None:
+        if cluster.started == [f"{KEY}-a1"] and cluster.jobs[f"{KEY}-a1"] == "RUNNING":
+            cluster.finish(1, Outcome.OK, BUSY)
+        elif len(cluster.started) == 2 and cluster.calls[-1] == "status":
+            raise KeyboardInterrupt
+
+    cluster.on_ask = dies
+    with pytest.raises(KeyboardInterrupt):
+        runner(cluster, disturbed=1).run(trial(cluster))
+    kept = launch(cluster).replaces
+    assert not launch(cluster).starting and kept is not None and (kept.attempt, kept.disturbed) == (1, BUSY)
 
 
 def test_a_pool_that_does_not_answer_is_waited_for(cluster: Cluster) -> None:
