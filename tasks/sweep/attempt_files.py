@@ -15,7 +15,7 @@ def tidy(folder: Path, result: TrialResult, journal: Journal) -> None:
 
     All processes of the attempt, whose records `journal` has, must have been told to end. Raises OSError.
     """
-    for part in folder.glob(f".*{TRACE}*"):  # see `trace` in cluster/worker/measure/profile.py
+    for part in folder.glob(f".*{TRACE}*"):  # see `trace_file` and `compress` in cluster/worker/measure/profile.py
         part.unlink(missing_ok=True)
     remove_temporaries(folder / RESULT)
     made = "profile" in (journal.window or {})

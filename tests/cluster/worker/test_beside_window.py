@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from cluster.worker import set_up, trial_session
 from cluster.worker.measure import communication, profile
 from cluster.worker.measure.matrix_shapes import TracedProducts
-from cluster.worker.measure.profile import ReadTrace
+from cluster.worker.measure.profile import MarkedClock, ReadTrace
 from cluster.worker.measure.trace_parts import StepParts
 from cluster.worker.rank_group import Ranks
 from experiments.workloads import synthetic
@@ -65,6 +65,39 @@ def test_a_trace_that_fails_takes_no_measurement_away(setting: Setting, monkeypa
     window = setting.run(profile_steps=2)
     assert "profile" not in window and window["last_measured_step"] == 3 + STEPS, "the window is recorded, untraced"
     assert [note["text"] for note in setting.world.of("note")] == ["no steps were traced: OutOfMemoryError: CUDA out of memory"]
+
+
+@pytest.mark.parametrize("error", [ValueError("4 steps were traced, and the trace has 3"), KeyError("traceEvents")])
+def test_a_trace_that_cannot_be_read_is_kept_and_tells_nothing(setting: Setting, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def read_trace(path: Path, samples: list[int], kept: Path | None) -> ReadTrace:
+        raise error
+
+    monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
+    monkeypatch.setattr(profile, "read_trace", read_trace)
+    window = setting.run(profile_steps=4, evaluate=False)
+    assert window["profile"] is None and window["trace_seconds"] is not None, "there is one: tasks/sweep/attempt_files.py leaves it"
+    why = f"the trace of the further steps could not be read: {type(error).__name__}: {error}"
+    assert [note["text"] for note in setting.world.of("note")] == [why, "4 more steps were traced into trace.json.gz"]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), MemoryError(), TypeError("no trace")])
+def test_a_rank_that_cannot_read_its_trace_keeps_no_other_waiting(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, two_ranks: None, rank: int, error: Exception
+) -> None:
+    """Whatever that was: its steps were run, so the others are in the gathers, and this one is to come there too."""
+    gathered: list[Any] = []
+
+    def read_trace(path: Path, samples: list[int], kept: Path | None) -> ReadTrace:
+        raise error
+
+    monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
+    monkeypatch.setattr(profile, "read_trace", read_trace)
+    monkeypatch.setattr(Ranks, "all_say", lambda self, what: pytest.fail("it asks nobody"))
+    gather = Ranks.gather
+    monkeypatch.setattr(Ranks, "gather", lambda self, own: gathered.append(own) or gather(self, own))
+    setting.run(Ranks(rank, 2, rank, 2), devices=2, profile_steps=4, evaluate=False)
+    assert gathered.count(None) == 2, "of its parts and of its products"
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -242,6 +275,40 @@ def test_of_recorded_steps_the_products_are_those_of_steps_without_their_graphs(
     assert window["profile"]["number"] == 1, "what the time went to is told of the replays"
     assert setting.world.after("phase rates")[:3] == ["synchronize", "graphs left out", "begin"]
     assert setting.world.log.index("graphs left out") > max(at for at, what in enumerate(setting.world.log) if what == "phase evaluate")
+
+
+@pytest.mark.parametrize(("rounds", "traced", "again"), [(1, [10], [11]), (3, [10], [12, 13, 14, 15])])
+def test_of_a_suite_that_traces_one_step_the_one_without_graphs_counts_unless_a_round_has_several(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, given: list[Any], rounds: int, traced: list[int], again: list[int]
+) -> None:
+    """Its steps have kinds, and came as one of them."""
+    of_kinds(setting, monkeypatch, "a" * 15, rounds)
+    read: list[list[int]] = []
+
+    def read_trace(path: Path, samples: list[int], kept: Path | None) -> ReadTrace:
+        read.append(setting.train_step.steps[-len(samples) :])
+        return ReadTrace({}, StepParts(**{**PARTS, "steps": 1}), LAUNCHED if len(read) > 1 else REPLAYS)
+
+    monkeypatch.setattr(profile, "read_trace", read_trace)
+    setting.train_step.recorded = True
+    setting.run(profile_steps=1, evaluate=False)
+    assert (given, read) == ([[LAUNCHED]], [traced, again])
+
+
+def test_each_trace_marks_its_steps_once(setting: Setting, monkeypatch: pytest.MonkeyPatch, given: list[Any]) -> None:
+    """The second one too: with two marks a step it would be taken for one of twice as many steps."""
+    clocks: list[Any] = []
+
+    class Marked(MarkedClock):
+        def __init__(self, clock: Any) -> None:
+            clocks.append(clock)
+            super().__init__(clock)
+
+    monkeypatch.setattr(profile, "MarkedClock", Marked)
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples, kept: ReadTrace({}, StepParts(**PARTS), LAUNCHED))
+    setting.train_step.recorded = True
+    setting.run(profile_steps=4, evaluate=False)
+    assert len(clocks) == 2 and not any(isinstance(clock, MarkedClock) for clock in clocks) and given == [[LAUNCHED]]
 
 
 def test_products_of_steps_that_are_not_the_mix_are_not_taken_for_it(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -256,3 +258,27 @@ def test_the_file_that_is_written_before_a_trace_is_kept_goes_away(tmp_path: Pat
         assert [file.name for file in tmp_path.glob(".*trace.json.gz*")] == [plain.name]
         raise KeyError
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trace_is_read_without_collections_and_what_is_half_compressed_is_hidden_by_a_name_that_tidies_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Collections would take half of the time in which it is read."""
+    plain, kept, seen = tmp_path / "trace.json", tmp_path / "trace.json.gz", list[Any]()
+    plain.write_text(json.dumps({"traceEvents": [{"args": {}, **event} for event in two_steps().events]}))
+    copy = profile.shutil.copyfileobj
+
+    def compresses(read: Any, written: Any, size: int) -> None:
+        copy(read, written, size)
+        seen.append(sorted(file.name for file in tmp_path.iterdir()))
+
+    def told(events: object, steps: int) -> dict[str, Any]:
+        seen.append(gc.isenabled())
+        return {}
+
+    monkeypatch.setattr(profile.shutil, "copyfileobj", compresses)
+    monkeypatch.setattr(profile, "breakdown", told)
+    assert gc.isenabled()
+    read_trace(plain, [8, 8], kept)
+    assert False in seen and True not in seen and gc.isenabled()
+    assert [f".{os.getpid()}.trace.json.gz", "trace.json"] in seen and kept.exists()
