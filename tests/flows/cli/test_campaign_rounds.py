@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
 from experiments.trial import Outcome
+from flows.cli import run_campaign
+from flows.cli.options import err
+from flows.cli.show_campaign import print_in_vain
+from tasks.sweep import deadline
+from tasks.sweep.store import Plan
 from tests.flows.cli.test_campaign import TWO, Machine, machine
 
 __all__ = ["machine"]  # a fixture
@@ -112,3 +121,53 @@ def test_a_sweep_whose_start_takes_all_its_time_in_a_run_says_which_key_to_chang
     machine.file.write_text(ROUNDS.format(run="10m", own="60m, per_run: 1m"))
     done = machine()
     assert (done.exit_code, machine.counts) == (0, [("smoke", 1)]) and "measured nothing" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("late", "in_vain"),
+    [(lambda keys: keys, True), (lambda keys: keys[1:], False), (lambda keys: [], False)],
+)
+def test_a_sweep_that_failed_with_a_trial_for_which_there_was_time_is_not_called_short_of_it(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, late: Callable[[list[str]], list[str]], in_vain: bool
+) -> None:
+    """As where the pool of its first trial did not answer."""
+
+    def ends_with_one(plan: Plan, *_: object, **__: object) -> int:
+        ends = deadline.CURRENT.get()
+        assert ends is not None
+        ends.late.update(late([trial.key for trial in plan.trials]))
+        return 1
+
+    machine.file.write_text(ROUNDS.format(run="10m", own="60m, per_run: 1m").replace("smoke", "tune"))
+    monkeypatch.setattr(run_campaign, "run_sweep", ends_with_one)
+    done = machine()
+    assert (done.exit_code, "this run measured nothing" in done.stderr) == (1, in_vain), done.output
+
+
+def test_a_sweep_that_failed_before_another_round_of_it_is_not_called_short_of_time(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was left of the rounds before, so it was not for want of time that nothing of them began."""
+    machine.file.write_text(ROUNDS.format(run="31s", own="60m"))
+    assert machine().exit_code == 0 and machine.counts == [("smoke", 1)]
+    calls: list[bool] = []
+
+    def fails(plan: Plan, *_: object, more: bool, **__: object) -> int:
+        ends = deadline.CURRENT.get()
+        assert ends is not None
+        ends.late.add("of another round")
+        calls.append(more)
+        return 1
+
+    monkeypatch.setattr(run_campaign, "run_sweep", fails)
+    machine.file.write_text(ROUNDS.format(run="10m", own="60m"))
+    done = machine()
+    assert (done.exit_code, calls) == (1, [True]) and "measured nothing" not in done.stderr
+
+
+def test_of_the_times_to_give_three_are_named() -> None:
+    own = [f"`budget: {number}m` of {name}" for number, name in enumerate("abcd", 1)]
+    for known, told in ((3, f"{own[0]}, {own[1]} and {own[2]}"), (4, f"{own[0]}, {own[1]} and 2 more")):
+        with err.capture() as printed:
+            print_in_vain(err, "two.yaml", own[:known])
+        assert printed.get().endswith(f" once it had started; give more there, such as {told}\n")

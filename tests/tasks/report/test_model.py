@@ -22,6 +22,8 @@ def test_title_and_watermark() -> None:
     given = report_of(rows, request=request).description
     assert given == "Made-up numbers; here with batch_size 128 and dataloader_workers 0 and 1.", "of which the suite may say otherwise"
     assert report_of(rows, {**settings(), "description": ""}, request=request).description == ""
+    folded = report_of(rows, {**settings(), "description": "Made-up\n  numbers.\n"}, request=request).description
+    assert folded == given, "as YAML may have it"
     assert report_of(rows[:1], git={"commit": "0123456789abcdef", "dirty": False}, command="").title == "made_up · smoke"
     assert report_of([row(workers(0), emulated=True)], emulated=True).watermark == "emulated: not a measurement"
 
