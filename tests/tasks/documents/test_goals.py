@@ -143,16 +143,6 @@ def test_what_should_be_low_is_reached_from_above_and_another_metric_has_its_rep
     assert row({"metric": "mfu", "goal": 0.4}, pages)[2].startswith("150 % (1"), "percent of percent would be taken for points"
 
 
-@pytest.mark.parametrize(
-    ("name", "se", "told"),
-    [("mfu", 0.01, "(45.0 % to 55.0 %)"), ("mfu", math.inf, ""), ("throughput", math.inf, "")],
-)
-def test_what_has_no_interval_is_told_without_one(name: str, se: float, told: str) -> None:
-    """As of one trial, whose bounds are infinite."""
-    low, high = (0.45, 0.55) if math.isfinite(se) else (0.0, math.inf)
-    assert goals._interval_told(Estimate(0.5, low, high, se, 2, 2), metric_of(name)) == told
-
-
 def test_what_no_page_has_is_not_measured(pages: list[Page]) -> None:
     assert row({"metric": "throughput", "goal": 1.0, "where": {"model": "huge"}}, pages)[2:] == ["not measured", "–", "–", "–"]
     assert row({"metric": "throughput", "goal": 1.0, "suite": "other"}, pages)[2] == "not measured"
