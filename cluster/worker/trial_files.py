@@ -22,8 +22,9 @@ from typing import Any
 from cluster import trial_layout
 from cluster.journal.object_store import Storage, StorageError, join
 from cluster.journal.replication import PATIENCE_S, JournalCopy, JournalMirror
+from cluster.journal.writer_lock import writer_ended
 from cluster.kept_files import kept_root
-from cluster.trial_layout import DEVICE_STATE, RANK_ZERO, TRACE, TRIAL, TRIALS, attempt_result, attempt_trace
+from cluster.trial_layout import DEVICE_STATE, JOURNAL, RANK_ZERO, TRACE, TRIAL, TRIALS, attempt_result, attempt_trace
 from experiments.json_file import parse_model
 from experiments.trial import Trial
 
@@ -57,6 +58,17 @@ def is_withdrawn(options: argparse.Namespace) -> bool:
 def folder_of_rank(config: Mapping[str, Any]) -> Path:
     """Rank 0's folder: the trial's, or with storage a part of the scratch folder on rank 0's node, which may not be the driver's."""
     return Path(config["out"]) / RANK_ZERO if config.get("store") else Path(config["out"])
+
+
+def remove_half_traces(config: Mapping[str, Any]) -> None:
+    """Remove from the scratch folders of this node what killed processes had written of their traces: each may be hundreds of MB, and the
+    flow, which tidies a shared folder, does not see these. One whose trial still writes its journal stays. Raises nothing of the disk's."""
+    if not config.get("store"):
+        return
+    for part in Path(config["out"]).parent.glob(f"*/{RANK_ZERO}/.*{TRACE}*"):
+        with suppress(OSError):
+            if writer_ended(part.with_name(JOURNAL), 0.0):
+                part.unlink(missing_ok=True)
 
 
 def own_folders(out: Path) -> list[Path]:

@@ -41,7 +41,10 @@ def run_rank(config: dict[str, Any]) -> None:
     """
     trial = Trial.model_validate_json(config["trial"])
     ranks = Ranks.from_ray()
-    cleanup_notes = leftovers.end() if ranks.local_rank == 0 else []
+    cleanup_notes = list[str]()
+    if ranks.local_rank == 0:
+        cleanup_notes = leftovers.end()
+        trial_files.remove_half_traces(config)
     out = trial_files.folder_of_rank(config)
     earlier_notes, waited_s = await_end(out / JOURNAL) if ranks.rank == 0 else ([], 0.0)
     sink = JournalWriter(out / JOURNAL, config["attempt"], trial=trial.key) if ranks.rank == 0 else NullSink()

@@ -102,12 +102,13 @@ def test_a_rank_that_fails_says_why_and_raises(tmp_path: Path, monkeypatch: pyte
 def test_other_ranks_write_no_journal_and_end_no_leftovers_but_on_their_own_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: type[Short]
 ) -> None:
-    asked: list[int] = []
-    monkeypatch.setattr(trial_session.leftovers, "end", lambda: asked.append(1) or [])
+    asked: list[str] = []
+    monkeypatch.setattr(trial_session.leftovers, "end", lambda: asked.append("processes") or [])
+    monkeypatch.setattr(trial_session.trial_files, "remove_half_traces", lambda config: asked.append(f"traces beside {config['out']}"))
     rank_of(monkeypatch, tmp_path, Ranks(1, 2, 1, 2))
     assert asked == [] and not (tmp_path / "journal.jsonl").exists()
     rank_of(monkeypatch, tmp_path, Ranks(1, 2, 0, 1))
-    assert asked == [1] and not (tmp_path / "journal.jsonl").exists()
+    assert asked == ["processes", f"traces beside {tmp_path}"] and not (tmp_path / "journal.jsonl").exists()
 
 
 def test_what_a_trial_was_held_for_is_not_its_own_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: type[Short]) -> None:

@@ -71,6 +71,34 @@ def test_a_probe_and_a_trial_without_storage_send_nothing(tmp_path: Path) -> Non
     assert Storage(store).get("device_state.jsonl") is None and (tmp_path / "shared" / "device_state.jsonl").exists()
 
 
+HALF = (".17.trace.json.gz", ".17.trace.json.gz.json")
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_what_killed_trials_had_half_written_of_their_traces_leaves_the_node(tmp_path: Path, stored: bool) -> None:
+    """On storage no flow sees it. What an interrupted storage left to be sent by hand stays, and so does what a running trial writes."""
+    folders = [tmp_path / name / "rank0" for name in ("killed-a1", "running-a2", "early-a1")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        for name in (*HALF, "trace.json.gz"):
+            (folder / name).touch()
+    with JournalWriter(folders[0] / "journal.jsonl", 1):
+        pass
+    config = {"out": str(tmp_path / "next-a1"), "store": str(tmp_path / "store") if stored else None}
+    with JournalWriter(folders[1] / "journal.jsonl", 2):
+        trial_files.remove_half_traces(config)
+        left = [{path.name for path in folder.iterdir()} for folder in folders]
+    whole, writes = {"trace.json.gz", "journal.jsonl"}, {*HALF, "trace.json.gz", "journal.jsonl"}
+    assert left == ([whole, writes, {"trace.json.gz"}] if stored else [writes, writes, {*HALF, "trace.json.gz"}])
+
+
+def test_a_half_trace_that_cannot_be_removed_keeps_no_trial_from_beginning(tmp_path: Path) -> None:
+    folder = tmp_path / "killed-a1" / "rank0" / HALF[0]
+    folder.mkdir(parents=True)
+    trial_files.remove_half_traces({"out": str(tmp_path / "next-a1"), "store": "file:///store"})
+    assert folder.exists()
+
+
 def test_which_folders_are_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The trial's own is the first: it is the one that is tried."""
     out = tmp_path / "a-20260101-000000-0000" / "trials" / "0123456789abcdef"
