@@ -21,6 +21,7 @@ TrialKey = Annotated[str, StringConstraints(pattern=r"^[0-9a-z]{1,64}$")]  # nam
 RUN_AXES = ("pool", "environment", "commit")  # axes that are no parameters of a workload: where, with which libraries and which code
 DEFAULT_ENVIRONMENT = "default"  # a value of the axis `environment`: the Python that trials of the pool run with anyway
 WORKTREE = "worktree"  # a value of the axis `commit`: the code as it lies here
+UNSET = "default"  # how people read null, which leaves the choice to the model or the workload
 DEFAULTS = {"environment": DEFAULT_ENVIRONMENT, "commit": WORKTREE}
 
 
@@ -108,9 +109,11 @@ def label(axis: str, value: Scalar) -> str:
         return f"MP-{value}"
     if axis == "clip_grad_norm":
         return "not clipped" if value is None else f"clipped at {value}"
+    if value is None:
+        return f"{axis} {UNSET}"
     if isinstance(value, bool):
         return axis if value else f"no {axis}"
-    if isinstance(value, int | float) or value is None or axis in _NEEDS_AXIS:
+    if isinstance(value, int | float) or axis in _NEEDS_AXIS or (axis, value) in _AMBIGUOUS:
         return f"{axis} {value}"
     return str(value)
 
@@ -118,7 +121,9 @@ def label(axis: str, value: Scalar) -> str:
 _NEEDS_AXIS = frozenset(
     {"compile", "compile_mode", "batch_size", "image_decode", "loader", "environment", "commit", "activation_checkpointing"}
     | {"block_weights", "bridges", "kernels", "optimizer", "padding", "prediction", "passes", "fsdp_compute", "fsdp_reduce"}  # fused what?
+    | {"engine", "lora_targets", "memory_format", "packing"}  # native, all, attention, contiguous, block, plain what?
 )
+_AMBIGUOUS = frozenset({("attention", "eager")})  # alone it would be read as `not compiled`
 
 
 class TrialResult(Strict):

@@ -9,10 +9,8 @@ from experiments import workloads
 from experiments.config.errors import ConfigError
 from experiments.parameters import work_parameters
 from experiments.spec.schema import Suite
-from experiments.trial import label
+from experiments.trial import UNSET, label
 from tasks.analysis.cell import DEVICES, Cell
-
-_NOT_SET = "not set"  # null, as of an image_size that is the model's own
 
 
 def set_work(cells: Sequence[Cell], suite: Suite) -> None:
@@ -38,7 +36,7 @@ def _of_workload(workload: str) -> Sequence[str]:
 
 
 def other_work(cell: Cell, baseline: Cell) -> str:
-    """What of the work differs, for people: `image_size 256, there not set`; empty where both do the same."""
+    """What of the work differs, for people: `image_size 256, there default`; empty where both do the same."""
     names = dict.fromkeys([*baseline.work, *cell.work])
     differ = [name for name in names if cell.work.get(name) != baseline.work.get(name)]
     return "; ".join(f"{name} {_text(cell.work.get(name))}, there {_text(baseline.work.get(name))}" for name in differ)
@@ -58,7 +56,7 @@ def groups_to_rank(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
 
 
 def _groups(cells: Sequence[tuple[Cell, Mapping[str, Any]]]) -> dict[str, list[Cell]]:
-    """Cells with equal values, by the values in which the groups differ."""
+    """Cells with equal values, by the values in which the groups differ: axes first, in the suite's order, as in cells' names."""
     groups: list[tuple[Mapping[str, Any], list[Cell]]] = []
     for cell, own in cells:
         mine = next((group for values, group in groups if values == own), None)
@@ -66,9 +64,11 @@ def _groups(cells: Sequence[tuple[Cell, Mapping[str, Any]]]) -> dict[str, list[C
             groups.append((own, [cell]))
         else:
             mine.append(cell)
-    names = dict.fromkeys(name for values, _ in groups for name in values)
+    axes = dict.fromkeys(axis for cell, _ in cells for axis in cell.axes)
+    known = dict.fromkeys(name for values, _ in groups for name in values)
+    names = [*(axis for axis in axes if axis in known), *(name for name in known if name not in axes)]
     varied = [name for name in names if any(values.get(name) != groups[0][0].get(name) for values, _ in groups)]
-    return {" · ".join(_label(name, values.get(name)) for name in varied): group for values, group in groups}
+    return {" · ".join(label(name, values.get(name)) for name in varied): group for values, group in groups}
 
 
 def _value(cell: Cell, name: str) -> Any:
@@ -79,8 +79,4 @@ def _value(cell: Cell, name: str) -> Any:
 
 
 def _text(value: Any) -> str:
-    return _NOT_SET if value is None else str(value)
-
-
-def _label(name: str, value: Any) -> str:
-    return f"{name} {_NOT_SET}" if value is None else label(name, value)
+    return UNSET if value is None else str(value)

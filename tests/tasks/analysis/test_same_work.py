@@ -58,12 +58,12 @@ def test_what_is_timed_by_batch_is_compared_at_one_batch_and_max_counts_as_what_
 def test_a_cell_of_other_work_than_the_suites_baseline_has_no_speedup() -> None:
     rows = [one for count in (0, 1) for width in (64, None) for one in repeats(workers(count, width=width), 100.0)]
     cells = by_name(made(rows, settings(baseline={"dataloader_workers": 0, "width": 64})))
-    same, other = cells["cpu · MP-1 · width 64"], cells["cpu · MP-1 · width None"]
+    same, other = cells["cpu · MP-1 · width 64"], cells["cpu · MP-1 · width default"]
     assert same.baseline is cells["cpu · MP-0 · width 64"] and same.speedup is not None and same.other_work == ""
     assert (other.baseline, other.speedup, other.verdict) == (None, None, None)
-    assert other.other_work == "width not set, there 64" == other_work(other, same)
+    assert other.other_work == "width default, there 64" == other_work(other, same)
     apart = by_name(made(rows, settings()))
-    assert apart["cpu · MP-1 · width None"].baseline is apart["cpu · MP-0 · width None"], "the baseline names no width"
+    assert apart["cpu · MP-1 · width default"].baseline is apart["cpu · MP-0 · width default"], "the baseline names no width"
 
 
 def test_without_a_baseline_the_first_of_a_row_is_none_for_other_work() -> None:
@@ -81,12 +81,20 @@ def test_cells_of_two_workloads_do_not_do_the_same_and_one_that_is_gone_names_no
     assert failed[0].work == {"workload": "synthetic", "width": 1}
 
 
+def test_groups_are_named_in_the_order_of_the_names_of_their_cells() -> None:
+    """Work names the workload's parameters in its own order, and devices last."""
+    axes = [{"devices": count, "tokens": 1, "width": width} for count in (1, 2) for width in (8, None)]
+    cells = made([row({"pool": "cpu", **one}) for one in axes], settings(baseline={}))
+    names = [f"devices {count} · width {width}" for count in (1, 2) for width in (8, "default")]
+    assert list(groups_to_rank(cells)) == names == [cell.short for cell in cells]
+
+
 def test_only_cells_on_as_many_devices_are_ranked() -> None:
     rows = [row({"pool": "cpu", "devices": n, "width": width}) for n, width in ((4, 8), (1, 8), (4, 16))]
     cells = made([*rows, row({"pool": "cpu", "width": 8, "clip": 1})], settings(baseline={}))
     assert {name: len(group) for name, group in groups_to_rank(cells).items()} == {
-        "width 8 · devices 4": 1,
-        "width 8 · devices 1": 2,  # one that says nothing of devices has one
-        "width 16 · devices 4": 1,
+        "devices 4 · width 8": 1,
+        "devices 1 · width 8": 2,  # one that says nothing of devices has one
+        "devices 4 · width 16": 1,
     }
     assert list(groups_to_rank(cells[:1])) == [""] and len(groups_of_work(cells)) == 2

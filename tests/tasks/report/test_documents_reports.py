@@ -60,8 +60,8 @@ def test_the_ladder_is_a_row_for_each_rung_with_its_speed_up(ladder: tuple[Repor
     assert cells["sequence_first"].change.split()[0] in ("x1.52", "x1.51") and cells["sequence_first"].words == "undecided, unproven"
     for rung in ("256px", "full_fp16"):
         assert cells[rung].speedup == ""
-        assert "not compared with the baseline, which does other work: image_size 256, there not set" in cells[rung].notes
-    assert [answer.work for answer in report.answers] == ["image_size not set", "image_size 256"]
+        assert "not compared with the baseline, which does other work: image_size 256, there default" in cells[rung].notes
+    assert [answer.work for answer in report.answers] == ["image_size default", "image_size 256"]
     assert not any("also differs" in note for cell in cells.values() for note in cell.notes), "a rung is what it sets"
     assert dict(report.section("settings").table.rows)["multi_tensor"].split(", ") == [  # type: ignore[arg-type]
         *("fsdp_reshard false", "fsdp_units root", "optimizer foreach", "parallel fsdp2", "precision fp16")
