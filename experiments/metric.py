@@ -63,7 +63,7 @@ class Metric:
     depends_on_seed: bool = False
     of_steps: bool = False
     short: str = ""  # the name without its unit, where the name holds one
-    meaning: str = ""  # of a label that is an abbreviation, in a few words
+    meaning: str = ""  # of a label that is an abbreviation, or may be taken for something else, in a few words
     beside: tuple[str, ...] = ()
     words: tuple[str, str] | None = None  # of a change for the worse and for the better, where the kind's do not fit
 

@@ -98,7 +98,10 @@ def _batch_times(label: str, description: str) -> tuple[Metric, ...]:
         of("p50", f"{description}; median, see [below](#latency)", 0.03),
         of("p90", "the same, 90th percentile", 0.05),
         of("p99", "the same, 99th percentile; null below 1,000 batches", 0.10),
-        of("per_sample", "the median of the same by sample of the batch, such as an image", 0.03),
+        replace(
+            of("per_sample", "the median of the same divided by the samples of a batch, such as images; none is done before it", 0.03),
+            meaning=f"the {label} of a batch divided by its samples, of which none is done before the batch",
+        ),
         of("per_token", "the same median by token of a sample, of language models: of decoding, the time between two tokens", 0.03),
     )
 

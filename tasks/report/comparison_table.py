@@ -134,13 +134,14 @@ class ComparisonTable:
 
     @property
     def reading(self) -> str:
-        """What the figures beside a value are; empty where there are none."""
+        """What a value is where its name does not tell, and what the figures beside it are; empty where there is nothing to say."""
         places = [place for _, row in self.rows for place in row]
         plus = ["± is half the 95 % interval"] if any(place.plus_minus.startswith("±") for place in places) else []
         compared = [place.cell.speedup for place in places if place.change and place.cell and place.cell.speedup]
         known = any(math.isfinite(ratio.se) for ratio in compared)
         ratio = [f"{self.ratio} the baseline{f', with its interval in brackets: {self.level}' if known else ''}"] if compared else []
-        said = "; ".join([*plus, *self._beside, *ratio])
+        own = dict.fromkeys(place.cell.metric for place in places if place.cell and place.value and place.cell.metric.meaning)
+        said = "; ".join([*(f"{one.label[:1].upper()}{one.label[1:]} is {one.meaning}" for one in own), *plus, *self._beside, *ratio])
         return f"{said}.{_LESS_ROUNDS if known else ''}" if said else ""
 
     @property
