@@ -54,12 +54,14 @@ class Sweep:
     """A sweep as it lies on disk: its plan, and its trials in the plan's order.
 
     `digests`: of the bytes that each row was read from (`record_digest`); None for a trial without a result and for a damaged record.
+    `published`: read from a results page, whose reader may not have the sweep itself.
     """
 
     dir: Path
     plan: Plan
     rows: Sequence[TrialRow]
     digests: Sequence[str | None] = ()
+    published: bool = False
 
     @property
     def sweep_id(self) -> str:
@@ -266,7 +268,7 @@ def load_sweep(sweep_dir: Path, plan: Plan | None = None) -> Sweep:
     if plan is None:
         raise ResultsError(f"{sweep_dir / PLAN} does not exist: {sweep_dir} is not a sweep; `sweep list` shows those that are")
     if (sweep_dir / STEPS).exists():
-        return Sweep(sweep_dir, plan, _published(plan, sweep_dir / STEPS))
+        return Sweep(sweep_dir, plan, _published(plan, sweep_dir / STEPS), published=True)
     kept, whole = RowCache(sweep_dir, len(plan.trials)), whole_records(sweep_dir)
     found = [_kept_or_read(trial, sweep_dir / TRIALS / trial.key, kept, whole) for trial in plan.trials]
     kept.save()

@@ -28,6 +28,11 @@ def cell_command(trial: Trial, plan: Plan) -> str:
     return reproduce(trial, command)
 
 
+def anew_command(plan: Plan) -> str:
+    """What measures the sweep anew; of one sweep of a campaign the command of that sweep alone."""
+    return plan.command if plan.campaign is None else command_of(plan.request, plan.profile)
+
+
 def reproduce(trial: Trial, command: str) -> str:
     """A `sweep run` command narrowed to one cell: `--only axis=value` for each axis, in place of the command's own; empty for any other.
 

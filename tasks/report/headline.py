@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tasks.report.model import Report
 from tasks.report.next_step import NextStep
@@ -39,4 +39,5 @@ def headline_of(report: Report) -> Headline:
     lines = [one.line for one in report.answers]
     found = "; ".join([*report.of_all, *lines]) if lines else report.headline.removesuffix(".")
     line = f"{report.title}: {found} (sweep {report.sweep_id})"
-    return Headline(report.headline, details, lines if len(lines) > 1 else [], report.next_step, found, line)
+    step = report.next_step and replace(report.next_step, anew=report.anew)
+    return Headline(report.headline, details, lines if len(lines) > 1 else [], step, found, line)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from experiments.trial import Scalar, Trial
 from tasks.analysis.cell import Cell
+from tasks.analysis.trial_row import TrialRow
 from tasks.report.text_format import OUTCOMES, percent
 from tasks.report.value_order import parameters_named
 
+PEAK_MEMORY = "peak_memory_bytes"  # the metric of suites that ask what fits
+_MODEL = "model"
 _NOT = "does_not_fit"
 
 
@@ -29,6 +33,27 @@ def fit_sentence(cells: Sequence[Cell]) -> str:
     return f"Largest that fits: {'; '.join(said)}." if said else ""
 
 
+def implied(waiting: Sequence[Trial], rows: Sequence[TrialRow]) -> list[Trial]:
+    """Those of `waiting` whose cells have no trial in `rows`, and of which other sizes of the same strategy tell whether they fit: a larger
+    one did, or a smaller one did not.
+
+    Sizes are those that the axis `model` names, and a strategy is all other axes.
+    """
+    ran = {row.trial.cell for row in rows}
+    return [trial for trial in waiting if trial.cell not in ran and any(_tells(row, trial) for row in rows)]
+
+
+def _tells(row: TrialRow, trial: Trial) -> bool:
+    size, other = (parameters_named(one.axes.get(_MODEL)) for one in (trial, row.trial))
+    if size is None or other is None or _strategy(row.trial) != _strategy(trial):
+        return False
+    return (row.outcome == "ok" and other >= size) or (row.outcome == _NOT and other <= size)
+
+
+def _strategy(trial: Trial) -> Mapping[str, Scalar]:
+    return {name: value for name, value in trial.axes.items() if name != _MODEL}
+
+
 @dataclass(frozen=True)
 class Fit:
     """The largest model that fitted, and its number of parameters. `above`: that of the smallest larger one that did not; None: none was
@@ -41,7 +66,7 @@ class Fit:
 
 def fits_of(cells: Sequence[Cell]) -> Fit | None:
     """Of cells of one strategy, by the parameter `model`. None where none fitted, or a model is not named for its size."""
-    sizes = {id(cell): parameters_named(cell.trial.parameters.get("model")) for cell in cells}
+    sizes = {id(cell): parameters_named(cell.trial.parameters.get(_MODEL)) for cell in cells}
     known = [(size, cell) for cell in cells if (size := sizes[id(cell)]) is not None]
     size, fitted = max((one for one in known if one[1].outcome == "ok"), key=lambda one: one[0], default=(0.0, None))
     if fitted is None or len(known) < len(cells):

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 from experiments.config import duration
 from experiments.parameters import REFERENCE_SEEDS
+from experiments.trial import Trial
 from tasks.analysis.results import Sweep
 from tasks.analysis.row_times import row_times
 from tasks.report.commands import is_run, with_repeats
+from tasks.report.largest_fit import PEAK_MEMORY, implied
 from tasks.sweep.round_time import longest_trials
 
 DECIDE = "To decide more"
@@ -20,18 +22,28 @@ MEASURE = "To measure what there was no time for"
 MEASURE_AND_DECIDE = f"{MEASURE}, and decide more"
 FINISH = "To run the rest"
 MENDED = "Once that is mended"
+_RESUME = "sweep resume "
 _MARGIN = 1.1  # of the time that is asked for, over what is expected
 
 
 @dataclass(frozen=True)
 class NextStep:
     """`seconds`: how long the command is expected to take; None where nothing is known of one of its trials. `searches`: whether it goes on
-    with a search for the largest batch, or begins one, of which nobody knows how long it takes."""
+    with a search for the largest batch, or begins one, of which nobody knows how long it takes. `anew`: what measures the sweep from its
+    beginning, where the reader may lack the sweep that the command goes on with; else empty."""
 
     command: str
     seconds: float | None = None
     purpose: str = DECIDE
     searches: bool = False
+    anew: str = ""
+
+    @property
+    def elsewhere(self) -> str:
+        """What works without the sweep that the command goes on with, with a command in backquotes; empty where nothing has to be said."""
+        if not self.anew or not self.command.startswith(_RESUME):
+            return ""
+        return f"That goes on where runs/ has this sweep; without it `{self.anew}` measures it from the beginning."
 
     @property
     def lead(self) -> str:
@@ -103,10 +115,18 @@ def outlook_of(sweep: Sweep) -> Outlook:
         longest = max(longest_trials(ended).values(), default=0.0)
         expected = {**{trial.cell: longest for trial in sweep.plan.cut}, **expected}
     times = row_times(sweep.rows, expected)
-    cells = {trial.cell: trial for trial in [*(row.trial for row in sweep.rows), *sweep.plan.cut]}
+    cut = worth_measuring(sweep)
+    cells = {trial.cell: trial for trial in [*(row.trial for row in sweep.rows), *cut]}
     left = [row.trial for row in sweep.rows if row.result is None or not row.result.outcome.final]
     waiting = any(row.outcome in ("to do", "cancelled") for row in sweep.rows)
-    cut_s = times.of_round(sweep.plan.cut) or 0.0
+    cut_s = times.of_round(cut) or 0.0
     measured = {row.trial.cell for row in sweep.rows if row.outcome == "ok"}  # later trials of these try the size that was found
-    searches = any(trial.parameters.get("batch_size") == "max" and trial.cell not in measured for trial in sweep.plan.cut)
+    searches = any(trial.parameters.get("batch_size") == "max" and trial.cell not in measured for trial in cut)
     return Outlook(sweep.sweep_id, sweep.plan.command, times.of_round(cells.values()), times.of_round(left), cut_s, searches, waiting)
+
+
+def worth_measuring(sweep: Sweep) -> list[Trial]:
+    """The trials for which there was no time; where the suite asks what fits, without those of which other sizes tell it."""
+    asks_what_fits = sweep.plan.suite.report.metric == PEAK_MEMORY
+    known = implied(sweep.plan.cut, sweep.rows) if asks_what_fits else []
+    return [trial for trial in sweep.plan.cut if trial not in known]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from html.parser import HTMLParser
 
 from experiments.trial import Outcome
+from tasks.report import model
 from tasks.report.group_answers import APART, ON_OTHERS
 from tasks.report.headline import headline_of
 from tasks.report.html import render_html
 from tasks.report.markdown import code, headline_markdown, md, render_markdown
 from tasks.report.model import Report
-from tests.tasks.cell_support import repeats, report_of, row, settings, workers
+from tests.tasks.cell_support import repeats, report_of, row, settings, source_of, workers
 
 ROUGH = (-0.2, 0.0, 0.2)
 
@@ -36,6 +38,20 @@ def test_no_winner_without_a_verdict_and_then_the_next_step_with_its_time() -> N
     assert said.lines[0].startswith(f"{said.said}. Best measured: MP-1, 150.0 samples/s, ") and len(said.lines) == 2
     assert said.line == f"made_up · smoke: {said.said}; best measured: MP-1, 150.0 samples/s, {said.line.split('samples/s, ')[1]}"
     assert said.line.endswith(" (sweep made-up)")
+
+
+def test_a_page_says_what_its_reader_can_run_who_lacks_the_sweep() -> None:
+    source = source_of([*repeats(workers(0), 100.0, ROUGH), *repeats(workers(1), 150.0, ROUGH[::-1])])
+    published = model.report_of(replace(source, sweep=replace(source.sweep, published=True)))
+    command = source.sweep.plan.command
+    away = f"That goes on where runs/ has this sweep; without it `{command}` measures it from the beginning."
+    step = headline_of(published).step
+    assert step is not None and step.elsewhere == away and command.startswith("sweep run ")
+    assert f"`sweep resume made-up --budget 1m`. {away}\n" in render_markdown(published)
+    assert f"sweep resume made-up --budget 1m. {away.replace('`', '')}" in Words(render_html(published)).text
+    own = headline_of(undecided()).step
+    assert own is not None and own.elsewhere == "" and "from the beginning" not in render_markdown(undecided())
+    assert replace(step, command=f"{command} --repeats 3").elsewhere == "", "a command that begins anew needs no sweep"
 
 
 def test_a_winner_is_named_with_by_how_much_and_needs_no_next_step() -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from experiments.trial import Outcome
 from tasks.report.headline import headline_of
-from tasks.report.largest_fit import fit_sentence
+from tasks.report.largest_fit import fit_sentence, implied
+from tasks.report.next_step import MEASURE
 from tests.tasks.cell_support import made, report_of, row, settings
 
 NOT, OK = Outcome.DOES_NOT_FIT, Outcome.OK
@@ -24,6 +25,29 @@ def rows(*tried: tuple[str, str, Outcome]) -> list:
         )
         for size, strategy, outcome in tried
     ]
+
+
+@pytest.mark.parametrize(
+    ("size", "known"), [("13b", True), ("14b", True), ("14.5b", False), ("15b", False), ("16b", True), ("17b", True), ("large", False)]
+)
+def test_a_size_is_known_to_fit_below_one_that_did_and_not_to_above_one_that_did_not(size: str, known: bool) -> None:
+    """A page advised to measure 13b, of a strategy that held 14b."""
+    tried = rows(("14b", "ac", OK), ("15.5b", "ac", NOT), ("20b", "other", OK), ("1b", "other", NOT), ("16b", "ac", Outcome.CRASHED))
+    [waiting] = rows((size, "ac", OK))
+    if size in ("14b", "16b"):  # a further trial of a cell that ran: it is to be repeated
+        assert implied([waiting.trial], tried) == []
+    else:
+        assert (implied([waiting.trial], tried) == [waiting.trial]) is known
+
+
+def test_what_other_sizes_tell_is_not_advised_where_the_suite_asks_what_fits() -> None:
+    tried = rows(("6b", "ddp", OK), ("8b", "ddp", NOT))
+    below, between = (one.trial for one in rows(("5b", "ddp", OK), ("7b", "ddp", OK)))
+    assert report_of(tried, SUITE, cut=[below]).next_step is None
+    only = report_of(tried, SUITE, cut=[between]).next_step
+    assert only is not None and only == report_of(tried, SUITE, cut=[below, between]).next_step and only.purpose == MEASURE
+    other = {**SUITE, "report": {**SUITE["report"], "metric": "throughput"}}
+    assert report_of(tried, other, cut=[below]).next_step is not None, "its rate is not known"
 
 
 def said(*tried: tuple[str, str, Outcome]) -> str:
