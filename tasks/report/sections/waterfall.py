@@ -52,6 +52,7 @@ WITHIN = {
 }
 _HEADER = ["cell", "peak", *DROPS, "reached", "MFU, not traced", "rate of matrix products", "attainable"]
 _BESIDE = 4  # cells beside each other: as many have room at 800 px
+_FEW = 2  # cells that are named in place of all others
 _PRODUCTS = 6  # rows of a cell
 _REPEATED = 1.02  # times the model's FLOPs, from which on it is said
 _COVERED = 0.995  # share of the matrix products' time from which on their shapes count as all known
@@ -189,28 +190,44 @@ def _launch_share(cell: Cell) -> float:
 
 
 def _cells(names: list[str], found: Sequence[tuple[Cell, Waterfall]]) -> str:
-    return "Every cell" if len(names) == len(found) > 1 else listed(names)
+    """These of the cells; where few others are left, all but those: `Every cell but MP-1 and MP-2`."""
+    others = [cell.short for cell, _ in found if cell.short not in names]
+    if len(found) == 1 or len(others) > _FEW or 2 * len(others) >= len(names):
+        return listed(names)
+    return f"Every cell but {listed(others)}" if others else f"All {len(found)} cells" if len(found) > 2 else "Both cells"
 
 
 def _not_covered(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
     """In which cells the attainable rate is not of all matrix products, and why."""
-    names: dict[str, list[str]] = {}  # what is said -> of which cells
+    names: dict[str, dict[str, float]] = {}  # why not of all -> the cells, and of how much in each
     for cell, one in found:
         if one.attainable_rate is None or one.covered is None or one.covered >= _COVERED:
             continue
         row = traced(cell)
         missing = (row.profile.get("not_measured") or {}) if row is not None and row.profile else {}
         why = f"; not measured: {', '.join(f'{count} ({reason})' for reason, count in missing.items())}" if missing else ""
-        names.setdefault(f"products that took {percent(one.covered)} of the matrix products' time{why}", []).append(cell.short)
+        names.setdefault(why, {})[cell.short] = one.covered
     rest = "The rest, such as convolutions, Triton kernels and CUDA graphs, counts at the rate that it had."
-    return [f"{_cells(of, found)}: the attainable rate is of {said}. {rest}" for said, of in names.items()]
+    of_them = "the attainable rate is of products that took"
+    return [
+        f"{_cells([*of], found)}: {of_them} {_range([*of.values()])} of the matrix products' time{why}. {rest}" for why, of in names.items()
+    ]
+
+
+def _range(shares: Sequence[float]) -> str:
+    """`82.2 to 88.9 %`, of one `82.2 %`."""
+    ends = list(dict.fromkeys(percent(share) for share in (min(shares), max(shares))))
+    return ends[0] if len(ends) == 1 else f"{ends[0].removesuffix(' %')} to {ends[1]}"
 
 
 def _repeated(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
     """In which cells matrix products did more than the model's FLOPs, so that both rates are below those of the device."""
+    names: dict[str, list[str]] = {}  # how many times the model's -> of which cells
+    for cell, one in found:
+        if one.product_flops is not None and one.product_flops > _REPEATED:
+            names.setdefault(number(one.product_flops, 3), []).append(cell.short)
     return [
-        f"{cell.short}: its matrix products did {number(one.product_flops, 3)} times the model's FLOPs, such as by recomputing in "
-        "checkpointed layers. What is beyond them lowers both rates, so it is within the drop of the matrix shapes."
-        for cell, one in found
-        if one.product_flops is not None and one.product_flops > _REPEATED
+        f"{_cells(of, found)}: {'its' if len(of) == 1 else 'their'} matrix products did {many} times the model's FLOPs, such as by recomputing in checkpointed layers. What is "
+        "beyond them lowers both rates, so it is within the drop of the matrix shapes."
+        for many, of in names.items()
     ]

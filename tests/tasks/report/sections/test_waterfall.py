@@ -107,14 +107,34 @@ def test_what_is_not_covered_is_said_from_half_a_percent_on() -> None:
     assert line.startswith("MP-1: the attainable rate is of products that took 99.2 % of the matrix products' time.")
 
 
-def test_cells_of_which_the_same_is_not_covered_share_a_line() -> None:
+def test_cells_of_which_some_is_not_covered_for_the_same_reason_share_a_line() -> None:
     covered = [{**ATTAINED, "ranks": [{**ATTAINED["ranks"][0], "covered_s": seconds}]} for seconds in (3.9, 3.6, 3.9, 4.0)]
     lines = report_of([traced(place, profile) for place, profile in enumerate(covered)]).section(NAME).block(Bullets).lines
     said = "the attainable rate is of products that took {} of the matrix products' time."
-    assert [line.partition(" The rest")[0] for line in lines] == [
-        f"MP-0 and MP-2: {said.format('97.5 %')}",
-        f"MP-1: {said.format('90.0 %')}",
-    ]
+    assert [line.partition(" The rest")[0] for line in lines] == [f"Every cell but MP-3: {said.format('90.0 to 97.5 %')}"]
+    other = {**covered[0], "not_measured": {"5 s were over": 2}}
+    lines = report_of([traced(place, profile) for place, profile in enumerate([*covered[:2], other])]).section(NAME).block(Bullets).lines
+    assert [line.partition(":")[0] for line in lines] == ["MP-0 and MP-1", "MP-2"], "another reason is another line"
+
+
+@pytest.mark.parametrize(
+    ("those", "of", "said"),
+    [
+        (1, 1, "cpu · MP-0"),
+        (2, 2, "Both cells"),
+        (6, 6, "All 6 cells"),
+        (5, 6, "Every cell but MP-5"),
+        (5, 7, "Every cell but MP-5 and MP-6"),
+        (4, 6, "MP-0, MP-1, MP-2 and MP-3"),
+        (6, 9, "MP-0, MP-1, MP-2, MP-3, MP-4 and MP-5"),
+        (2, 3, "MP-0 and MP-1"),
+    ],
+)
+def test_where_few_cells_are_not_meant_these_are_named_and_of_all_none(those: int, of: int, said: str) -> None:
+    shares = [0.951 if place < those else 1.0 for place in range(of)]
+    profiles = [{**ATTAINED, "ranks": [{**ATTAINED["ranks"][0], "covered_s": 4.0 * share}]} for share in shares]
+    [line] = report_of([traced(place, profile) for place, profile in enumerate(profiles)]).section(NAME).block(Bullets).lines
+    assert line.startswith(f"{said}: the attainable rate is of products that took 95.1 % of ")
 
 
 def test_drops_with_their_minus_and_gains_with_their_plus_lead_from_100_to_what_was_reached() -> None:
@@ -156,7 +176,7 @@ def test_a_disturbed_trace_is_named_and_what_holds_of_all_cells_names_none() -> 
     assert disturbed.result is not None
     told = replace(disturbed, result=disturbed.result.model_copy(update={"disturbed": "another process"}))
     lines = report_of([told, traced(1)]).section(NAME).block(Bullets).lines
-    shapes = f"Every cell: {WITHIN[SHAPES]}."
+    shapes = f"Both cells: {WITHIN[SHAPES]}."
     assert lines == ["MP-0: other work disturbed the trial that was traced.", shapes]
 
 
