@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from experiments.metric import Kind
 from tasks.analysis.cell import Cell
 from tasks.report.answer import MOST_NAMES, NOT_CLAIMED, Answer, over_baseline, superlative
 from tasks.report.cell_names import names_among
@@ -28,7 +29,7 @@ def list_line(report: Report) -> str:
         found = [] if report.of_all else [_compared_with_nothing(answers)]
     if report.of_all:
         found = [f"{one[:1].lower()}{one[1:]}" if one.startswith(_OPENINGS) else one for one in found]
-    return _stopped("; ".join([*report.of_all, *found]))
+    return _stopped("; ".join([*report.of_all, *found, *_by_batch(answers)]))
 
 
 def _stopped(text: str) -> str:
@@ -64,18 +65,21 @@ def _others(best: Cell, others: Sequence[Cell]) -> str:
 
 
 def _compared_with_nothing(answers: Sequence[Answer]) -> str:
-    """With their intervals: no ratio beside them has one."""
-    told = [f"{answer.work or answer.best.short}: {_value_and_spread(answer)}" for answer in answers[:MOST_NAMES]]
+    told = [f"{answer.work or answer.best.short}: {_value(answer)}" for answer in answers[:MOST_NAMES]]
     more = [f"and {len(answers) - MOST_NAMES} more"] if len(answers) > MOST_NAMES else []
     once = ", each of one trial" if all(answer.best.ran_once for answer in answers) else ""
     return f"Compared with nothing{once}: {'; '.join([*told, *more])}"
 
 
-def _value_and_spread(answer: Answer) -> str:
-    assert answer.best.estimate is not None
-    return f"{_value(answer)} {spread(answer.best.estimate, answer.best.metric)}".rstrip()
-
-
 def _value(answer: Answer) -> str:
-    assert answer.best.estimate is not None
-    return quantity(answer.best.estimate.value, answer.best.metric)
+    """With its interval: a ratio's beside it is of the difference between cells."""
+    best = answer.best
+    assert best.estimate is not None
+    return f"{quantity(best.estimate.value, best.metric)} {spread(best.estimate, best.metric)}".rstrip()
+
+
+def _by_batch(answers: Sequence[Answer]) -> list[str]:
+    """That a time by sample is no sample's own, where batches have several; a title may call it `seconds a summary`."""
+    metric = answers[0].best.metric
+    several = any(answer.best.trial.parameters.get("batch_size") not in (None, 1) for answer in answers)
+    return [f"{metric.label} is {metric.meaning}"] if several and metric.kind is Kind.SECONDS and metric.meaning else []
