@@ -21,7 +21,6 @@ TrialKey = Annotated[str, StringConstraints(pattern=r"^[0-9a-z]{1,64}$")]  # nam
 RUN_AXES = ("pool", "environment", "commit")  # axes that are no parameters of a workload: where, with which libraries and which code
 DEFAULT_ENVIRONMENT = "default"  # a value of the axis `environment`: the Python that trials of the pool run with anyway
 WORKTREE = "worktree"  # a value of the axis `commit`: the code as it lies here
-UNSET = "default"  # how people read null, which leaves the choice to the model or the workload
 DEFAULTS = {"environment": DEFAULT_ENVIRONMENT, "commit": WORKTREE}
 
 
@@ -110,7 +109,7 @@ def label(axis: str, value: Scalar) -> str:
     if axis == "clip_grad_norm":
         return "not clipped" if value is None else f"clipped at {value}"
     if value is None:
-        return f"{axis} {UNSET}"
+        return f"{axis} {value_text(axis, value)}"
     if isinstance(value, bool):
         return axis if value else f"no {axis}"
     if isinstance(value, int | float) or axis in _NEEDS_AXIS or (axis, value) in _AMBIGUOUS:
@@ -118,6 +117,12 @@ def label(axis: str, value: Scalar) -> str:
     return str(value)
 
 
+def value_text(axis: str, value: Scalar) -> str:
+    """A value beside the name of its axis: null is `default` where it leaves the choice to the model, as of image_size, else `none`."""
+    return str(value) if value is not None else "default" if axis in _MODELS_OWN else "none"
+
+
+_MODELS_OWN = frozenset({"image_size", "dropout"})  # null: the model's own
 _NEEDS_AXIS = frozenset(
     {"compile", "compile_mode", "batch_size", "image_decode", "loader", "environment", "commit", "activation_checkpointing"}
     | {"block_weights", "bridges", "kernels", "optimizer", "padding", "prediction", "passes", "fsdp_compute", "fsdp_reduce"}  # fused what?

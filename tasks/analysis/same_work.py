@@ -9,7 +9,7 @@ from experiments import workloads
 from experiments.config.errors import ConfigError
 from experiments.parameters import work_parameters
 from experiments.spec.schema import Suite
-from experiments.trial import UNSET, label
+from experiments.trial import label, value_text
 from tasks.analysis.cell import DEVICES, Cell
 
 
@@ -39,7 +39,9 @@ def other_work(cell: Cell, baseline: Cell) -> str:
     """What of the work differs, for people: `image_size 256, there default`; empty where both do the same."""
     names = dict.fromkeys([*baseline.work, *cell.work])
     differ = [name for name in names if cell.work.get(name) != baseline.work.get(name)]
-    return "; ".join(f"{name} {_text(cell.work.get(name))}, there {_text(baseline.work.get(name))}" for name in differ)
+    return "; ".join(
+        f"{name} {value_text(name, cell.work.get(name))}, there {value_text(name, baseline.work.get(name))}" for name in differ
+    )
 
 
 def groups_of_work(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
@@ -76,7 +78,3 @@ def _value(cell: Cell, name: str) -> Any:
     value = cell.trial.parameters.get(name)
     found = cell.mean(name) if name == "batch_size" and value == "max" else None
     return value if found is None else found
-
-
-def _text(value: Any) -> str:
-    return UNSET if value is None else str(value)

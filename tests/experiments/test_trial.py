@@ -120,6 +120,8 @@ def test_there_is_no_other_way_to_end() -> None:
         ("kernels", "fused", "kernels fused"),
         ("prediction", "all", "prediction all"),
         ("image_size", None, "image_size default"),
+        ("dropout", None, "dropout default"),
+        ("measure_s", None, "measure_s none"),
         ("packing", "plain", "packing plain"),
         ("lora_targets", "attention", "lora_targets attention"),
         ("engine", "native", "engine native"),

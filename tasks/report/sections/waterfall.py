@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from experiments.metrics import metric_of
 from tasks.analysis.cell import Cell
@@ -199,35 +199,37 @@ def _cells(names: list[str], found: Sequence[tuple[Cell, Waterfall]]) -> str:
 
 def _not_covered(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
     """In which cells the attainable rate is not of all matrix products, and why."""
-    names: dict[str, dict[str, float]] = {}  # why not of all -> the cells, and of how much in each
+    alike: dict[tuple[str, ...], dict[str, tuple[float, list[int]]]] = {}  # reasons -> cell -> what is covered, how many are not
     for cell, one in found:
         if one.attainable_rate is None or one.covered is None or one.covered >= _COVERED:
             continue
         row = traced(cell)
         missing = (row.profile.get("not_measured") or {}) if row is not None and row.profile else {}
-        why = f"; not measured: {', '.join(f'{count} ({reason})' for reason, count in missing.items())}" if missing else ""
-        names.setdefault(why, {})[cell.short] = one.covered
+        alike.setdefault(tuple(missing), {})[cell.short] = (one.covered, list(missing.values()))
     rest = "The rest, such as convolutions, Triton kernels and CUDA graphs, counts at the rate that it had."
-    of_them = "the attainable rate is of products that took"
-    return [
-        f"{_cells([*of], found)}: {of_them} {_range([*of.values()])} of the matrix products' time{why}. {rest}" for why, of in names.items()
-    ]
+    lines = []
+    for reasons, of in alike.items():
+        shares, counts = zip(*of.values(), strict=True)
+        took = f"products that took {_range(shares, percent)} of the matrix products' time"
+        told = [f"{_range(each, str)} ({why})" for why, each in zip(reasons, zip(*counts, strict=True), strict=True)]
+        missing = f"; not measured: {', '.join(told)}" if told else ""
+        lines.append(f"{_cells([*of], found)}: the attainable rate is of {took}{missing}. {rest}")
+    return lines
 
 
-def _range(shares: Sequence[float]) -> str:
-    """`82.2 to 88.9 %`, of one `82.2 %`."""
-    ends = list(dict.fromkeys(percent(share) for share in (min(shares), max(shares))))
-    return ends[0] if len(ends) == 1 else f"{ends[0].removesuffix(' %')} to {ends[1]}"
+def _range(values: Sequence[float], text: Callable[[float], str]) -> str:
+    """`82.2 to 88.9 %`, of equal ones `82.2 %`."""
+    low, high = text(min(values)), text(max(values))
+    return low if low == high else f"{low.removesuffix(' %')} to {high}"
 
 
 def _repeated(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
     """In which cells matrix products did more than the model's FLOPs, so that both rates are below those of the device."""
-    names: dict[str, list[str]] = {}  # how many times the model's -> of which cells
-    for cell, one in found:
-        if one.product_flops is not None and one.product_flops > _REPEATED:
-            names.setdefault(number(one.product_flops, 3), []).append(cell.short)
+    many = {cell.short: one.product_flops for cell, one in found if one.product_flops is not None and one.product_flops > _REPEATED}
+    if not many:
+        return []
+    did = f"{'its' if len(many) == 1 else 'their'} matrix products did {_range(list(many.values()), lambda one: number(one, 3))} times"
     return [
-        f"{_cells(of, found)}: {'its' if len(of) == 1 else 'their'} matrix products did {many} times the model's FLOPs, such as by recomputing in checkpointed layers. What is "
-        "beyond them lowers both rates, so it is within the drop of the matrix shapes."
-        for many, of in names.items()
+        f"{_cells([*many], found)}: {did} the model's FLOPs, such as by recomputing in checkpointed layers. What is beyond them lowers "
+        "both rates, so it is within the drop of the matrix shapes."
     ]

@@ -58,12 +58,12 @@ def test_what_is_timed_by_batch_is_compared_at_one_batch_and_max_counts_as_what_
 def test_a_cell_of_other_work_than_the_suites_baseline_has_no_speedup() -> None:
     rows = [one for count in (0, 1) for width in (64, None) for one in repeats(workers(count, width=width), 100.0)]
     cells = by_name(made(rows, settings(baseline={"dataloader_workers": 0, "width": 64})))
-    same, other = cells["cpu · MP-1 · width 64"], cells["cpu · MP-1 · width default"]
+    same, other = cells["cpu · MP-1 · width 64"], cells["cpu · MP-1 · width none"]
     assert same.baseline is cells["cpu · MP-0 · width 64"] and same.speedup is not None and same.other_work == ""
     assert (other.baseline, other.speedup, other.verdict) == (None, None, None)
-    assert other.other_work == "width default, there 64" == other_work(other, same)
+    assert other.other_work == "width none, there 64" == other_work(other, same)
     apart = by_name(made(rows, settings()))
-    assert apart["cpu · MP-1 · width default"].baseline is apart["cpu · MP-0 · width default"], "the baseline names no width"
+    assert apart["cpu · MP-1 · width none"].baseline is apart["cpu · MP-0 · width none"], "the baseline names no width"
 
 
 def test_without_a_baseline_the_first_of_a_row_is_none_for_other_work() -> None:
@@ -85,7 +85,7 @@ def test_groups_are_named_in_the_order_of_the_names_of_their_cells() -> None:
     """Work names the workload's parameters in its own order, and devices last."""
     axes = [{"devices": count, "tokens": 1, "width": width} for count in (1, 2) for width in (8, None)]
     cells = made([row({"pool": "cpu", **one}) for one in axes], settings(baseline={}))
-    names = [f"devices {count} · width {width}" for count in (1, 2) for width in (8, "default")]
+    names = [f"devices {count} · width {width}" for count in (1, 2) for width in (8, "none")]
     assert list(groups_to_rank(cells)) == names == [cell.short for cell in cells]
 
 

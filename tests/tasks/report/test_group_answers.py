@@ -130,7 +130,7 @@ def test_what_is_not_shown_to_differ_does_not_repeat_its_work() -> None:
     rows = [one for d, m, c in axes for one in repeats(workers(c, devices=d, model=m), 100.0 + c, ROUGH if c else ROUGH[::-1])]
     found = find_answers(made(rows, {**settings(rows=("model",)), "same_work": ["model"]}))
     assert [answer.line.partition(";")[0] for answer in found] == [
-        f"{work}: No clear winner: MP-1 and MP-0 are not shown to differ" for work in ("a · devices 1", "a · devices 2", "b · devices 2")
+        f"{work}: No clear winner: MP-1 and MP-0 are not shown to differ" for work in ("devices 1 · a", "devices 2 · a", "devices 2 · b")
     ]
 
 

@@ -81,4 +81,4 @@ def test_of_axes_that_part_as_many_the_suites_first_comes_first(order: int) -> N
 def test_an_axis_whose_value_is_none_is_not_one_that_a_cell_lacks() -> None:
     made = trials({"suite": "a", "measure_s": None}, {"suite": "a"}, {"suite": "b"})
     assert telling_axes(make_plan(made)) == ["suite", "measure_s"]
-    assert names(made) == ["a · measure_s None · #1", "a · #1", "b · #1"]
+    assert names(made) == ["a · measure_s none · #1", "a · #1", "b · #1"]
