@@ -81,7 +81,7 @@ def found(pages: list[Page]) -> dict[Path, str]:
 def test_what_a_sweep_found_is_what_the_contents_of_its_page_say(pages: list[Page]) -> None:
     once, repeated, fits = (finding(sweep, head_of(sweep)) for sweep in pages[0].sweeps)
     assert once == "", "each cell ran once"
-    assert repeated == "MP-1 is fastest: 150.0 samples/s, x1.50 (1.47–1.53) over MP-0."
+    assert repeated == "MP-1 is fastest: 150.0 samples/s ±1.7 %, x1.50 (1.47–1.53) over MP-0."
     contents = (pages[0].folder / "README.md").read_text()
     assert f"(#{REPEATED}): {repeated}\n" in contents, "the same as in its page's contents"
     assert fits == "Largest that fits: 6b, and 7b, 16.7 % larger, does not."
