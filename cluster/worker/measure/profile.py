@@ -18,6 +18,7 @@ from cluster.devices.clock import DATA, Clock
 from cluster.worker.measure.matrix_shapes import TracedProducts, traced_products
 from cluster.worker.measure.trace_breakdown import breakdown
 from cluster.worker.measure.trace_parts import LOADER, StepParts, counted_steps, step_parts
+from experiments.atomic_file import atomic_file
 from experiments.step_record import StepTiming
 
 if TYPE_CHECKING:
@@ -50,14 +51,13 @@ def trace_file(kept: Path) -> Iterator[Path]:
 
 def compress(plain: Path, kept: Path) -> None:
     """Write `plain`, gzipped, to `kept` atomically. Raises OSError."""
-    temporary = kept.with_name(f".{os.getpid()}.{kept.name}")
-    try:
+
+    def write(temporary: Path) -> None:
         # torch would compress it at level 9, which takes four times as long for a tenth less
         with plain.open("rb") as read, gzip.open(temporary, "wb", compresslevel=6) as written:
             shutil.copyfileobj(read, written, 1 << 20)
-        temporary.replace(kept)
-    finally:
-        temporary.unlink(missing_ok=True)
+
+    atomic_file(kept, write)
 
 
 @contextmanager
