@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cluster.devices.peaks import clock_of_peak, peak_of_work
 from cluster.trial_layout import TRACE
 from cluster.worker.measured_window import Record, Steps, steps_per_round, unrecorded
+from cluster.worker.outcome import line
 from cluster.worker.set_up import SessionContext
 from cluster.worker.torch_internals import alloc_conf
 from experiments.components.flop_count import FLOP_COUNT
@@ -50,24 +51,31 @@ def profile(context: SessionContext, steps: Steps, window: dict[str, Any]) -> li
     """
     if not context.parameters.profile_steps:
         return []
+    from cluster.worker.measure.profile import ReadTrace
+
     context.recorder.phase("profile")
     traced, count = list[StepTiming](), context.parameters.profile_steps
-    found, parts, products = None, None, None
+    told = ReadTrace(None)
     try:
         kept = context.out / TRACE if context.ranks.rank == 0 else None
-        found, parts, products = _trace_steps(context, steps, count, traced, kept)
+        told = _trace_steps(context, steps, count, traced, kept)
     except Exception as error:
         if len(traced) < count and not context.ranks.all_say("the trace failed"):
             raise
-        context.recorder.note(f"no steps were traced: {type(error).__name__}: {str(error)[:200]}")
+        context.recorder.note(f"no steps were traced: {_text(error)}")
         if len(traced) < count:  # ranks may have failed in different collectives, so none may follow
             return [None] * context.ranks.world_size
         traced = []
-    each, all_products = context.ranks.gather(parts), context.ranks.gather(products)
+    parts = told.parts
+    each, all_products = context.ranks.gather(parts), context.ranks.gather(told.products)
     if context.ranks.rank != 0 or not traced:
         return all_products
-    context.recorder.note(f"{len(traced)} more steps were traced into {TRACE}")
-    found = window["profile"] = found and found | _kinds_told(traced)
+    if told.not_kept is None:
+        context.recorder.note(f"{len(traced)} more steps were traced into {TRACE}")
+    else:
+        context.recorder.note(f"{len(traced)} more steps were traced, and their trace is not kept: {_text(told.not_kept)}")
+        window["trace_not_kept"] = _text(told.not_kept)  # so that nobody takes an earlier attempt's for it
+    found = window["profile"] = told.breakdown and told.breakdown | _kinds_told(traced)
     if found is None or parts is None:
         return all_products
     if not _like_the_window(context, steps, traced[-parts.steps :]):
@@ -75,8 +83,8 @@ def profile(context: SessionContext, steps: Steps, window: dict[str, Any]) -> li
         enough = f"; profile_steps={rounds + 1} are a whole round" if parts.steps % rounds else ""
         context.recorder.note(f"what the traced steps reached is not known: {_NOT_THE_MIX}{enough}")
         return all_products
-    told = [{"rank": rank, **one.record()} for rank, one in enumerate(each) if one is not None]
-    window["profile"] = {**found, "ranks": [_without_allocator(one) if _segments_grow(context) else one for one in told]}
+    ranks = [{"rank": rank, **one.record()} for rank, one in enumerate(each) if one is not None]
+    window["profile"] = {**found, "ranks": [_without_allocator(one) if _segments_grow(context) else one for one in ranks]}
     return all_products
 
 
@@ -107,8 +115,13 @@ def launched_products(
             return []
         return [found.products]
     except Exception as error:
-        context.recorder.note(f"matrix products of recorded steps: not traced: {type(error).__name__}: {str(error)[:200]}")
+        context.recorder.note(f"matrix products of recorded steps: not traced: {_text(error)}")
         return []
+
+
+def _text(error: Exception) -> str:
+    """One line; an OSError's with its file, which says of which disk it is."""
+    return line(f"{type(error).__name__}: {error}")
 
 
 def _segments_grow(context: SessionContext) -> bool:
@@ -128,15 +141,14 @@ def _trace_steps(context: SessionContext, steps: Steps, count: int, timings: lis
 
     `timings`: to it this rank's are added one by one; where a step fails, those before it are there. `kept`: where the trace is kept.
     """
-    from cluster.worker.measure.profile import ReadTrace, read_trace, trace_file
+    from cluster.worker.measure.profile import read_trace, trace_file
 
     with tempfile.TemporaryDirectory() as folder, trace_file(kept or Path(folder) / TRACE) as path:
         _run_traced(context, steps, count, path, timings)
-        try:
-            return read_trace(path, [timing.samples for timing in timings], kept)
-        except (ValueError, KeyError) as error:  # the profiler left events out
-            context.recorder.note(f"the trace of the further steps could not be read: {type(error).__name__}: {str(error)[:200]}")
-            return ReadTrace(None)
+        told = read_trace(path, [timing.samples for timing in timings], kept)
+    if told.unread is not None:
+        context.recorder.note(f"the trace of the further steps could not be read: {_text(told.unread)}")
+    return told
 
 
 def _run_traced(context: SessionContext, steps: Steps, count: int, path: Path, timings: list[StepTiming]) -> None:
@@ -212,7 +224,7 @@ def add_flops(context: SessionContext, window: dict[str, Any]) -> None:
         shares = flops_by_precision(context.workload, context.parameters.precision, flops)
         of_attention = attention_flops(context.workload) if flops else None
     except Exception as error:  # without them there is no MFU, but the trial was measured
-        context.recorder.note(f"FLOPs not counted: {type(error).__name__}: {str(error)[:200]}")
+        context.recorder.note(f"FLOPs not counted: {_text(error)}")
     name = context.device.describe()["device_name"]
     known = {} if context.device.emulated else shares or {}
     peak, source = peak_of_work(name, known)

@@ -19,6 +19,7 @@ def tidy(folder: Path, result: TrialResult, journal: Journal) -> None:
     for part in folder.glob(f".*{TRACE}*"):  # see `trace_file` and `compress` in cluster/worker/measure/profile.py
         part.unlink(missing_ok=True)
     remove_temporaries(folder / RESULT)
-    made = "profile" in (journal.window or {})
+    window = journal.window or {}
+    made = "profile" in window and "trace_not_kept" not in window
     if result.outcome is Outcome.OK and not made:
         (folder / TRACE).unlink(missing_ok=True)

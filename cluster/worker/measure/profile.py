@@ -74,11 +74,16 @@ def without_collections() -> Iterator[None]:
 
 
 class ReadTrace(NamedTuple):
-    """The kernels by group, and, of a trace with kernels, the parts of its steps and their matrix products."""
+    """The kernels by group, and, of a trace with kernels, the parts of its steps and their matrix products.
+
+    `unread`: why it tells nothing. `not_kept`: why it is not kept, though it was to be.
+    """
 
     breakdown: dict[str, Any] | None
     parts: StepParts | None = None
     products: TracedProducts | None = None
+    unread: Exception | None = None
+    not_kept: Exception | None = None
 
 
 class MarkedClock:
@@ -113,16 +118,21 @@ class MarkedClock:
 def read_trace(path: Path, samples: Sequence[int], kept: Path | None = None) -> ReadTrace:
     """What the trace file at `path` tells. `samples`: of each step in it. `kept`: where it is kept, gzipped, whatever it tells.
 
-    It is compressed while it is read, since the device is held meanwhile. Raises as `breakdown`, `counted_steps` and `compress` do,
-    ValueError for a file that is no JSON and KeyError for one that is no trace.
+    It is compressed while it is read, since the device is held meanwhile. One fails without the other, as where the disk is full.
     """
     with without_collections(), ThreadPoolExecutor(1) as thread:
         compressed = thread.submit(compress, path, kept) if kept is not None else None
         try:
-            events = orjson.loads(path.read_bytes())["traceEvents"]
-            counted = counted_steps(events, samples)
-            found = breakdown(events, len(samples))
-            return ReadTrace(found) if counted is None else ReadTrace(found, step_parts(counted), traced_products(events, counted))
-        finally:
-            if compressed is not None:
-                compressed.result()
+            found = _told(path, samples)
+        except Exception as error:  # the profiler left events out, the file is cut, or there is no memory for it
+            found = ReadTrace(None, unread=error)
+        not_kept = compressed.exception() if compressed is not None else None
+    return found._replace(not_kept=not_kept) if isinstance(not_kept, Exception) else found
+
+
+def _told(path: Path, samples: Sequence[int]) -> ReadTrace:
+    """Raises as `breakdown` and `counted_steps` do, OSError, ValueError for what is no JSON and KeyError for what is no trace."""
+    events = orjson.loads(path.read_bytes())["traceEvents"]
+    counted = counted_steps(events, samples)
+    found = breakdown(events, len(samples))
+    return ReadTrace(found) if counted is None else ReadTrace(found, step_parts(counted), traced_products(events, counted))

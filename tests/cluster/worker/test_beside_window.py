@@ -22,6 +22,8 @@ from cluster.worker.rank_group import Ranks
 from experiments.workloads import synthetic
 from tests.session_support import STEPS, Setting
 
+PARTS = {name: float(at) for at, name in enumerate(StepParts.__dataclass_fields__, 1)} | {"steps": 3}
+
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_profiled_steps_come_after_the_window_and_are_not_recorded(
@@ -66,17 +68,30 @@ def test_a_trace_that_fails_takes_no_measurement_away(setting: Setting, monkeypa
     assert [note["text"] for note in setting.world.of("note")] == ["no steps were traced: OutOfMemoryError: CUDA out of memory"]
 
 
-@pytest.mark.parametrize("error", [ValueError("4 steps were traced, and the trace has 3"), KeyError("traceEvents")])
+@pytest.mark.parametrize("error", [ValueError("4 steps were traced, and the trace has 3"), KeyError("traceEvents"), MemoryError()])
 def test_a_trace_that_cannot_be_read_is_kept_and_tells_nothing(setting: Setting, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    def read_trace(path: Path, samples: list[int], kept: Path | None) -> ReadTrace:
-        raise error
-
     monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
-    monkeypatch.setattr(profile, "read_trace", read_trace)
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples, kept: ReadTrace(None, unread=error))
     window = setting.run(profile_steps=4, evaluate=False)
     assert window["profile"] is None and window["trace_seconds"] is not None, "there is one: tasks/sweep/attempt_files.py leaves it"
-    why = f"the trace of the further steps could not be read: {type(error).__name__}: {error}"
+    why = f"the trace of the further steps could not be read: {type(error).__name__}: {error}".strip()
     assert [note["text"] for note in setting.world.of("note")] == [why, "4 more steps were traced into trace.json.gz"]
+    assert "trace_not_kept" not in window
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_trace_that_was_read_and_cannot_be_kept_tells_all_and_which_disk_is_full(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, two_ranks: None, rank: int
+) -> None:
+    full = OSError(28, "No space left on device", f"/{'long' * 50}/trace.json.gz")
+    told = ReadTrace({"where": "device"}, StepParts(**PARTS), not_kept=full if rank == 0 else None)
+    monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples, kept: told)
+    window = setting.run(Ranks(rank, 2, rank, 2), devices=2, profile_steps=4, evaluate=False)
+    if rank == 0:
+        why = f"OSError: [Errno 28] No space left on device: '{full.filename}'"
+        assert window["profile"]["ranks"] == [{"rank": 0, **PARTS}, {"rank": 1, **PARTS}] and window["trace_not_kept"] == why
+        assert [note["text"] for note in setting.world.of("note")] == [f"4 more steps were traced, and their trace is not kept: {why}"]
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -87,11 +102,11 @@ def test_a_rank_that_cannot_read_its_trace_keeps_no_other_waiting(
     """Whatever that was: its steps were run, so the others are in the gathers, and this one is to come there too."""
     gathered: list[Any] = []
 
-    def read_trace(path: Path, samples: list[int], kept: Path | None) -> ReadTrace:
+    def told(path: Path, samples: list[int]) -> ReadTrace:
         raise error
 
     monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
-    monkeypatch.setattr(profile, "read_trace", read_trace)
+    monkeypatch.setattr(profile, "_told", told)
     monkeypatch.setattr(Ranks, "all_say", lambda self, what: pytest.fail("it asks nobody"))
     gather = Ranks.gather
     monkeypatch.setattr(Ranks, "gather", lambda self, own: gathered.append(own) or gather(self, own))
@@ -140,9 +155,6 @@ def test_a_rank_that_cannot_write_its_trace_keeps_no_other_waiting(
     window = setting.run(Ranks(0, 2, 0, 2), devices=2, profile_steps=2, evaluate=False)
     assert "profile" not in window and window["last_measured_step"] == 3 + STEPS
     assert [note["text"] for note in setting.world.of("note")] == ["no steps were traced: OSError: [Errno 28] No space left on device"]
-
-
-PARTS = {name: float(at) for at, name in enumerate(StepParts.__dataclass_fields__, 1)} | {"steps": 3}
 
 
 def test_every_rank_tells_the_parts_of_its_traced_steps(setting: Setting, monkeypatch: pytest.MonkeyPatch, two_ranks: None) -> None:

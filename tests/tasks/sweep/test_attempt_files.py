@@ -22,6 +22,7 @@ TRACED = {"profile": None}  # also where the trace could not be read
     [
         (Outcome.OK, {"wall_s": 1.0}, False),  # its process was killed before it had written its trace, or the trace failed
         (Outcome.OK, TRACED, True),
+        (Outcome.OK, {**TRACED, "trace_not_kept": "OSError: [Errno 28] No space left on device"}, False),
         (Outcome.INFRA, None, True),  # an earlier attempt, which was disturbed, may stay the trial's result
         (Outcome.CRASHED, {"wall_s": 1.0}, True),
     ],

@@ -14,7 +14,7 @@ import torch
 
 from cluster.devices.clock import HostClock
 from cluster.worker.measure import profile
-from cluster.worker.measure.profile import MarkedClock, read_trace, trace, trace_file
+from cluster.worker.measure.profile import MarkedClock, ReadTrace, read_trace, trace, trace_file
 from cluster.worker.measure.trace_parts import LOADER, StepParts, counted_steps, device_operations, step_parts, time_by_kind
 
 S = 1e6  # a second, in a trace's microseconds
@@ -216,7 +216,7 @@ def test_a_real_trace_has_a_mark_for_each_step_and_on_a_cpu_no_parts(tmp_path: P
                 clock.mark(boundary)
             assert [timing.step for timing in clock.finish(step, 4, (batch @ batch).sum())] == [step]
     found, *others = read_trace(plain, [4, 4], kept)
-    assert found is not None and (found["where"], found["steps"], others) == ("host", 2, [None, None])
+    assert found is not None and (found["where"], found["steps"], others) == ("host", 2, [None] * 4)
     assert "matrix products" in {group["group"] for group in found["groups"]}
     assert {file.name for file in tmp_path.iterdir()} == {"trace.json", "trace.json.gz"}, "nothing else is left beside them"
     assert gzip.decompress(kept.read_bytes()) == plain.read_bytes()
@@ -230,24 +230,31 @@ def test_a_real_trace_has_a_mark_for_each_step_and_on_a_cpu_no_parts(tmp_path: P
 def test_a_trace_is_kept_whatever_it_tells_and_one_that_is_not_to_be_kept_is_not(tmp_path: Path) -> None:
     plain, kept = tmp_path / "trace.json", tmp_path / "trace.json.gz"
     plain.write_text(json.dumps({"traceEvents": [{"args": {}, **event} for event in two_steps().events]}))
-    with pytest.raises(ValueError, match="1 steps were traced, and the trace has 2"):
-        read_trace(plain, [8], kept)
+    told = read_trace(plain, [8], kept)
+    assert (type(told.unread), str(told.unread)) == (ValueError, "1 steps were traced, and the trace has 2")
+    assert told._replace(unread=None) == ReadTrace(None), "nothing is told, and it is kept"
     assert gzip.decompress(kept.read_bytes()) == plain.read_bytes()
     kept.unlink()
     assert read_trace(plain, [8, 8]).parts == parts_of(two_steps().events, [8, 8]) and list(tmp_path.iterdir()) == [plain]
 
 
-def test_a_trace_that_cannot_be_kept_is_an_error_and_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_trace_tells_counts_where_it_cannot_be_kept_and_nothing_is_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plain, kept = tmp_path / "trace.json", tmp_path / "trace.json.gz"
-    plain.write_text(json.dumps({"traceEvents": two_steps().events}))
+    plain.write_text(json.dumps({"traceEvents": [{"args": {}, **event} for event in two_steps().events]}))
+    whole = read_trace(plain, [8, 8])
 
     def full(read: object, written: BinaryIO, size: int) -> None:
         written.write(b"half")
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(profile.shutil, "copyfileobj", full)
-    with pytest.raises(OSError, match="No space left"):
-        read_trace(plain, [8, 8], kept)
+    told = read_trace(plain, [8, 8], kept)
+    assert str(told.not_kept) == f"[Errno 28] No space left on device: '{kept}'", "it names the disk"
+    assert told._replace(not_kept=None) == whole and whole.parts is not None
+    both = read_trace(plain, [8], kept)
+    assert (type(both.unread), type(both.not_kept)) == (ValueError, OSError), "one does not hide the other"
     assert list(tmp_path.iterdir()) == [plain]
 
 
