@@ -7,7 +7,8 @@ import gzip
 import json
 import re
 from pathlib import Path
-from typing import Any, BinaryIO
+from threading import Event
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from cluster.devices.clock import HostClock
 from cluster.worker.measure import profile
 from cluster.worker.measure.profile import MarkedClock, ReadTrace, read_trace, trace, trace_file
 from cluster.worker.measure.trace_parts import LOADER, StepParts, counted_steps, device_operations, step_parts, time_by_kind
+from cluster.worker.outcome import Cancelled
 
 S = 1e6  # a second, in a trace's microseconds
 GEMM, FLASH, NORM = "nvjet_sm90_tst_128x224", "void flash_fwd_kernel<bf16>", "void at::native::vectorized_layer_norm_kernel<float>"
@@ -245,17 +247,44 @@ def test_what_a_trace_tells_counts_where_it_cannot_be_kept_and_nothing_is_left_b
     plain.write_text(json.dumps({"traceEvents": [{"args": {}, **event} for event in two_steps().events]}))
     whole = read_trace(plain, [8, 8])
 
-    def full(read: object, written: BinaryIO, size: int) -> None:
-        written.write(b"half")
+    def full(written: Any, chunk: bytes) -> None:
+        written.fileobj.write(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(profile.shutil, "copyfileobj", full)
+    monkeypatch.setattr(gzip.GzipFile, "write", full)
     told = read_trace(plain, [8, 8], kept)
     assert str(told.not_kept) == f"[Errno 28] No space left on device: '{kept}'", "it names the disk"
     assert told._replace(not_kept=None) == whole and whole.parts is not None
     both = read_trace(plain, [8], kept)
     assert (type(both.unread), type(both.not_kept)) == (ValueError, OSError), "one does not hide the other"
     assert list(tmp_path.iterdir()) == [plain]
+
+
+def test_a_trial_that_is_told_to_end_while_it_reads_a_trace_does_not_wait_for_what_is_compressed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 400 MiB that would be longer than its grace. What an earlier attempt kept stays, since that may be the one that counts."""
+    plain, kept, begun, given_up, chunks = tmp_path / "trace.json", tmp_path / "trace.json.gz", Event(), Event(), list[bytes]()
+    plain.write_text(json.dumps({"traceEvents": two_steps().events}))
+    kept.write_bytes(b"earlier")
+
+    def compresses(written: Any, chunk: bytes) -> None:
+        chunks.append(chunk)
+        begun.set()
+        if len(chunks) == 1:
+            given_up.wait(60)
+
+    def told(path: Path, samples: object) -> None:
+        assert begun.wait(60)
+        raise Cancelled("told to end (SIGTERM)")
+
+    monkeypatch.setattr(profile, "_CHUNK", 20)
+    monkeypatch.setattr(profile, "Event", lambda: given_up)
+    monkeypatch.setattr(profile, "_told", told)
+    monkeypatch.setattr(gzip.GzipFile, "write", compresses)
+    with pytest.raises(Cancelled):
+        read_trace(plain, [8, 8], kept)
+    assert len(chunks) == 1 and kept.read_bytes() == b"earlier" and sorted(tmp_path.iterdir()) == [plain, kept]
 
 
 def test_the_file_that_is_written_before_a_trace_is_kept_goes_away(tmp_path: Path) -> None:
@@ -273,10 +302,10 @@ def test_a_trace_is_read_without_collections_and_what_is_half_compressed_is_hidd
     """Collections would take half of the time in which it is read."""
     plain, kept, seen = tmp_path / "trace.json", tmp_path / "trace.json.gz", list[Any]()
     plain.write_text(json.dumps({"traceEvents": [{"args": {}, **event} for event in two_steps().events]}))
-    copy = profile.shutil.copyfileobj
+    write = gzip.GzipFile.write
 
-    def compresses(read: Any, written: Any, size: int) -> None:
-        copy(read, written, size)
+    def compresses(written: Any, chunk: bytes) -> None:
+        write(written, chunk)
         half, *others = sorted(file.name for file in tmp_path.iterdir())
         assert [file.name for file in tmp_path.glob(".*trace.json.gz*")] == [half]
         seen.append([re.sub("[0-9a-f]{8}", "HEX", half), *others])
@@ -285,7 +314,7 @@ def test_a_trace_is_read_without_collections_and_what_is_half_compressed_is_hidd
         seen.append(gc.isenabled())
         return {}
 
-    monkeypatch.setattr(profile.shutil, "copyfileobj", compresses)
+    monkeypatch.setattr(gzip.GzipFile, "write", compresses)
     monkeypatch.setattr(profile, "breakdown", told)
     assert gc.isenabled()
     read_trace(plain, [8, 8], kept)
