@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -143,7 +142,7 @@ def _trace_steps(context: SessionContext, steps: Steps, count: int, timings: lis
     """
     from cluster.worker.measure.profile import read_trace, trace_file
 
-    with tempfile.TemporaryDirectory() as folder, trace_file(kept or Path(folder) / TRACE) as path:
+    with trace_file(context.out / TRACE) as path:
         _run_traced(context, steps, count, path, timings)
         told = read_trace(path, [timing.samples for timing in timings], kept)
     if told.unread is not None:

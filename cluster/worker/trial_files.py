@@ -19,6 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from cluster import trial_layout
 from cluster.journal.object_store import Storage, StorageError, join
 from cluster.journal.replication import PATIENCE_S, JournalCopy, JournalMirror
@@ -62,13 +64,21 @@ def folder_of_rank(config: Mapping[str, Any]) -> Path:
 
 def remove_half_traces(config: Mapping[str, Any]) -> None:
     """Remove from the scratch folders of this node what killed processes had written of their traces: each may be hundreds of MB, and the
-    flow, which tidies a shared folder, does not see these. One whose trial still writes its journal stays. Raises nothing of the disk's."""
+    flow, which tidies a shared folder, does not see these. One whose trial still writes its journal stays; on a node without rank 0, whose
+    journal is elsewhere, one whose process runs. Raises nothing of the disk's."""
     if not config.get("store"):
         return
     for part in Path(config["out"]).parent.glob(f"*/{RANK_ZERO}/.*{TRACE}*"):
         with suppress(OSError):
-            if writer_ended(part.with_name(JOURNAL), 0.0):
+            journal = part.with_name(JOURNAL)
+            if writer_ended(journal, 0.0) if journal.exists() else not _process_runs(part):
                 part.unlink(missing_ok=True)
+
+
+def _process_runs(part: Path) -> bool:
+    """Whether the process that the name of a rank's trace begins with runs on this node (`trace_file` in measure/profile.py)."""
+    process = part.name.split(".")[1]
+    return process.isdecimal() and psutil.pid_exists(int(process))
 
 
 def own_folders(out: Path) -> list[Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import gzip
 import os
+import secrets
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -43,8 +44,11 @@ def trace(path: Path) -> Iterator[None]:
 
 @contextmanager
 def trace_file(kept: Path) -> Iterator[Path]:
-    """Where to write a trace that may be kept as `kept`: beside it, since it is large. Removed after the block."""
-    plain = kept.with_name(f".{os.getpid()}.{kept.name}.json")
+    """Where to write a trace, also one of a rank whose trace is not kept: beside `kept`, where what a killed process leaves is found
+    (tasks/sweep/attempt_files.py, `remove_half_traces` in cluster/worker/trial_files.py). Removed after the block."""
+    # The process says whether it is still written; ranks of several hosts, which may share the folder, can have the same
+    plain = kept.with_name(f".{os.getpid()}.{secrets.token_hex(4)}.{kept.name}.json")
+    plain.parent.mkdir(parents=True, exist_ok=True)  # of rank 0; on another node nobody else makes it
     try:
         yield plain
     finally:

@@ -46,10 +46,11 @@ def test_of_recorded_steps_the_products_are_those_of_steps_without_their_graphs(
     """Replays have no operators. A round of steps counts, after one that does not, unless one step is asked for."""
     if kinds:
         of_kinds(setting, monkeypatch, kinds + "cab", 3)
-    read: list[tuple[Path, int]] = []
+    read: list[tuple[Path | None, int]] = []
 
     def read_trace(path: Path, samples: list[int], kept: Path | None) -> ReadTrace:
-        read.append((path, setting.train_step.steps[-1]))
+        assert path.parent == setting.folder
+        read.append((kept, setting.train_step.steps[-1]))
         assert setting.train_step.steps[-len(samples) :] == (again if len(read) > 1 else traced)
         return ReadTrace({"number": len(read)}, StepParts(**PARTS), LAUNCHED if len(read) > 1 else REPLAYS)
 
@@ -57,7 +58,7 @@ def test_of_recorded_steps_the_products_are_those_of_steps_without_their_graphs(
     setting.train_step.recorded = True
     window = setting.run(profile_steps=profile_steps, evaluate=True)
     assert given == [[LAUNCHED]] and [last for _, last in read] == [traced[-1], again[-1]]
-    assert read[0][0].parent == setting.folder != read[1][0].parent, "the replays' trace alone is kept"
+    assert [kept for kept, _ in read] == [setting.folder / "trace.json.gz", None], "the replays' trace alone is kept"
     assert window["profile"]["number"] == 1, "what the time went to is told of the replays"
     assert setting.world.after("phase rates")[:3] == ["synchronize", "graphs left out", "begin"]
     assert setting.world.log.index("graphs left out") > max(at for at, what in enumerate(setting.world.log) if what == "phase evaluate")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from cluster.journal.object_store import Storage
 from cluster.journal.replication import SegmentReader
 from cluster.kept_files import KEPT
 from cluster.worker import trial_files
+from cluster.worker.measure.profile import trace_file
 
 FILES = {"device_state.jsonl": b"state", "trace.json.gz": b"trace"}
 ON_STORAGE = {"device_state.jsonl": "device_state.jsonl", "trace.json.gz": "trace-a2.json.gz"}
@@ -71,7 +75,7 @@ def test_a_probe_and_a_trial_without_storage_send_nothing(tmp_path: Path) -> Non
     assert Storage(store).get("device_state.jsonl") is None and (tmp_path / "shared" / "device_state.jsonl").exists()
 
 
-HALF = (".17.trace.json.gz", ".17.trace.json.gz.json")
+HALF = (".trace.json.gz.1f2e3d4c.tmp", f".{2**31 - 1}.1f2e3d4c.trace.json.gz.json")  # of no process
 
 
 @pytest.mark.parametrize("stored", [True, False])
@@ -90,6 +94,18 @@ def test_what_killed_trials_had_half_written_of_their_traces_leaves_the_node(tmp
         left = [{path.name for path in folder.iterdir()} for folder in folders]
     whole, writes = {"trace.json.gz", "journal.jsonl"}, {*HALF, "trace.json.gz", "journal.jsonl"}
     assert left == ([whole, writes, {"trace.json.gz"}] if stored else [writes, writes, {*HALF, "trace.json.gz"}])
+
+
+def test_traces_of_ranks_on_another_node_than_the_journals_leave_it_once_their_processes_have_ended(tmp_path: Path) -> None:
+    node = tmp_path / "other-a1"
+    with subprocess.Popen([sys.executable, "-c", "pass"]) as ended:
+        pass
+    with trace_file(node / "rank0" / "trace.json.gz") as written:
+        written.write_text("{")
+        left = written.with_name(written.name.replace(f".{os.getpid()}.", f".{ended.pid}."))
+        left.write_text("{")
+        trial_files.remove_half_traces({"out": str(tmp_path / "next-a1"), "store": "file:///store"})
+        assert list((node / "rank0").iterdir()) == [written], "this process is in its traces"
 
 
 def test_a_half_trace_that_cannot_be_removed_keeps_no_trial_from_beginning(tmp_path: Path) -> None:
