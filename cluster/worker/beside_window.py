@@ -20,6 +20,7 @@ from experiments.step_record import StepTiming, whole_rounds
 if TYPE_CHECKING:
     from cluster.worker.measure.matrix_shapes import TracedProducts
     from cluster.worker.measure.profile import ReadTrace
+    from cluster.worker.measure.trace_parts import StepParts
 
 _NOT_THE_MIX = "they are not as many of each kind of step, and FLOPs are of the mix of all kinds"
 
@@ -54,21 +55,26 @@ def profile(context: SessionContext, steps: Steps, window: dict[str, Any]) -> li
 
     context.recorder.phase("profile")
     traced, count = list[StepTiming](), context.parameters.profile_steps
-    told = ReadTrace(None)
+    told, why = ReadTrace(None), None
     try:
         kept = context.out / TRACE if context.ranks.rank == 0 else None
         told = _trace_steps(context, steps, count, traced, kept)
     except Exception as error:
         if len(traced) < count and not context.ranks.all_say("the trace failed"):
             raise
-        context.recorder.note(f"no steps were traced: {_text(error)}")
+        why = _text(error)
+        context.recorder.note(f"no steps were traced: {why}")
         if len(traced) < count:  # ranks may have failed in different collectives, so none may follow
             return [None] * context.ranks.world_size
         traced = []
-    parts = told.parts
-    each, all_products = context.ranks.gather(parts), context.ranks.gather(told.products)
+    parts, why = told.parts, why if told.unread is None else _text(told.unread)
+    ranks = context.ranks.gather((parts, told.products, why))
+    all_products = [products for _, products, _ in ranks]
     if context.ranks.rank != 0 or not traced:
         return all_products
+    for rank, (_, _, why) in enumerate(ranks[1:], 1):  # rank 0 has said its own
+        if why is not None:
+            context.recorder.note(f"rank {rank}: its trace of the further steps tells nothing: {why}")
     if told.not_kept is None:
         context.recorder.note(f"{len(traced)} more steps were traced into {TRACE}")
     else:
@@ -82,9 +88,16 @@ def profile(context: SessionContext, steps: Steps, window: dict[str, Any]) -> li
         enough = f"; profile_steps={rounds + 1} are a whole round" if parts.steps % rounds else ""
         context.recorder.note(f"what the traced steps reached is not known: {_NOT_THE_MIX}{enough}")
         return all_products
-    ranks = [{"rank": rank, **one.record()} for rank, one in enumerate(each) if one is not None]
-    window["profile"] = {**found, "ranks": [_without_allocator(one) if _segments_grow(context) else one for one in ranks]}
+    window["profile"] = {**found, **_of_ranks(context, [(one, why) for one, _, why in ranks])}
     return all_products
+
+
+def _of_ranks(context: SessionContext, told: Sequence[tuple[StepParts | None, str | None]]) -> dict[str, Any]:
+    """`ranks`, the parts of each rank's steps, and where some have none `missing_ranks`, with the reason where that is known."""
+    ranks = [{"rank": rank, **parts.record()} for rank, (parts, _) in enumerate(told) if parts is not None]
+    missing = [{"rank": rank, "why": why} for rank, (parts, why) in enumerate(told) if parts is None]
+    found: dict[str, Any] = {"ranks": [_without_allocator(one) if _segments_grow(context) else one for one in ranks]}
+    return found | ({"missing_ranks": missing} if missing else {})
 
 
 def launched_products(

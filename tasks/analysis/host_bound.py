@@ -28,8 +28,8 @@ def share_without_work(cell: Cell) -> float | None:
     rate = row.summary.get("throughput") if row is not None else None
     if row is None or not rate:
         return None
-    ranks = traced_ranks(cell)
-    shares = [1 - _busy_s(rank) * float(rate) / len(ranks) / rank["samples"] for rank in ranks if _waits_for_launches(rank)]
+    each = float(rate) / cell.devices  # also where some ranks have no trace
+    shares = [1 - _busy_s(rank) * each / rank["samples"] for rank in traced_ranks(cell) if _waits_for_launches(rank)]
     share = max(shares, default=0.0)
     alone = row.trial.parameters.get("execution") == SYNCHRONOUS
     return share if share >= (LEAST_FREE_ALONE if alone else LEAST_FREE) else None

@@ -66,6 +66,15 @@ def traced_ranks(cell: Cell) -> Sequence[Mapping[str, float]]:
     return row.profile["ranks"] if row is not None and row.profile else ()
 
 
+def missing_ranks(cell: Cell) -> Mapping[int, str | None]:
+    """The ranks of the cell's traced repeat whose traces told nothing, and why; None where that was not recorded."""
+    row = traced(cell)
+    if row is None or not row.profile:
+        return {}
+    why = {one["rank"]: one["why"] for one in row.profile.get("missing_ranks") or ()}
+    return {rank: why.get(rank) for rank in range(cell.devices) if rank not in {one["rank"] for one in row.profile["ranks"]}}
+
+
 def why_left_out(cell: Cell) -> str | None:
     """Why its traced steps, of which there are some on a GPU, do not tell what they reached; None where they do, or there are none."""
     if traced(cell) is not None:

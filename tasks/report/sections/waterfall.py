@@ -19,6 +19,7 @@ from tasks.analysis.waterfall import (
     SHAPES,
     SLOWED,
     Waterfall,
+    missing_ranks,
     slowed,
     traced,
     traced_ranks,
@@ -67,6 +68,7 @@ def section(source: ReportSource) -> Section | None:
     notes = [
         *problems,
         *_disturbed(found),
+        *_missing(found),
         *_not_apart(found),
         *_slowed(found),
         *_of_launches(found),
@@ -165,6 +167,19 @@ def _disturbed(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
     """Whose traced trial was disturbed, since every one of the cell was."""
     names = [cell.short for cell, _ in found if (row := traced(cell)) is not None and row.disturbed]
     return [f"{_cells(names, found)}: other work disturbed the trial that was traced."] if names else []
+
+
+def _missing(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
+    """Of which ranks of a cell nothing is told, and why."""
+    lines = []
+    for cell, _ in found:
+        alike: dict[str | None, list[str]] = {}
+        for rank, why in missing_ranks(cell).items():
+            alike.setdefault(why, []).append(str(rank))
+        for why, ranks in alike.items():
+            which = f"the trace of rank {ranks[0]} is" if len(ranks) == 1 else f"the traces of ranks {listed(ranks)} are"
+            lines.append(f"{cell.short}: {which} missing ({why or 'why was not recorded'}), so all means are of the other ranks.")
+    return lines
 
 
 def _slowed(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:

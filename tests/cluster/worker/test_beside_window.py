@@ -111,7 +111,8 @@ def test_a_rank_that_cannot_read_its_trace_keeps_no_other_waiting(
     gather = Ranks.gather
     monkeypatch.setattr(Ranks, "gather", lambda self, own: gathered.append(own) or gather(self, own))
     setting.run(Ranks(rank, 2, rank, 2), devices=2, profile_steps=4, evaluate=False)
-    assert gathered.count(None) == 2, "of its parts and of its products"
+    [(parts, products, why)] = [own for own in gathered if isinstance(own, tuple) and len(own) == 3]
+    assert (parts, products) == (None, None) and why == f"{type(error).__name__}: {error}".strip(), "rank 0 tells why"
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -168,6 +169,26 @@ def test_every_rank_tells_the_parts_of_its_traced_steps(setting: Setting, monkey
     monkeypatch.setattr(synthetic.Synthetic, "attention_flops_per_sample", lambda workload: 3.0, raising=False)
     window = setting.run(Ranks(0, 2, 0, 2), devices=2, precision="bf16", profile_steps=4, evaluate=False)
     assert (window["attention_flops_per_sample"], window["peak_clock_mhz"]) == (3.0, 1410)
+
+
+def test_a_rank_whose_trace_tells_nothing_is_named_with_the_reason_where_there_is_one(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, two_ranks: None
+) -> None:
+    """Of four ranks: the others of the first two have none, by an error that they told, and as without any kernel."""
+    parts, why = StepParts(**PARTS), "ValueError: 4 steps were traced, and the trace has 3"
+    gather = Ranks.gather
+
+    def gathers(self: Ranks, own: Any) -> list[Any]:
+        return [own, (None, None, why), (None, None, None), own] if isinstance(own, tuple) and parts in own else gather(self, own)
+
+    monkeypatch.setattr(profile, "trace", lambda path: nullcontext())
+    monkeypatch.setattr(profile, "read_trace", lambda path, samples, kept: ReadTrace({"where": "device"}, parts))
+    monkeypatch.setattr(Ranks, "gather", gathers)
+    found = setting.run(Ranks(0, 2, 0, 2), devices=2, profile_steps=4, evaluate=False)["profile"]
+    assert [rank["rank"] for rank in found["ranks"]] == [0, 3]
+    assert found["missing_ranks"] == [{"rank": 1, "why": why}, {"rank": 2, "why": None}]
+    notes = [note["text"] for note in setting.world.of("note")]
+    assert notes == [f"rank 1: its trace of the further steps tells nothing: {why}", "4 more steps were traced into trace.json.gz"]
 
 
 @pytest.mark.parametrize(("grow", "conf"), [(True, None), (False, "max_split_size_mb:9,expandable_segments:True")])

@@ -203,6 +203,29 @@ def test_several_ranks_have_a_row_each() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("ranks", "recorded", "told"),
+    [
+        ([0, 1, 2, 3], [], []),
+        ([0, 2, 3], [{"rank": 1, "why": "MemoryError"}], ["the trace of rank 1 is missing (MemoryError)"]),
+        ([0, 2], [], ["the traces of ranks 1 and 3 are missing (why was not recorded)"]),  # of before it was
+        (
+            [0],
+            [{"rank": 1, "why": "a"}, {"rank": 2, "why": None}, {"rank": 3, "why": "a"}],
+            ["the traces of ranks 1 and 3 are missing (a)", "the trace of rank 2 is missing (why was not recorded)"],
+        ),
+    ],
+)
+def test_ranks_without_a_trace_are_named(ranks: list[int], recorded: list[Any], told: list[str]) -> None:
+    """Of four devices. The table of ranks has rows of the others alone."""
+    profile = {**ATTAINED, "ranks": [{**ATTAINED["ranks"][0], "rank": rank} for rank in ranks], "missing_ranks": recorded}
+    four = row(workers(1, devices=4), profile=profile, device="cuda", summary=CLOCK)
+    blocks = report_of([traced(profile=ATTAINED), four]).section(NAME).blocks
+    lines = [line for block in blocks if isinstance(block, Bullets) for line in block.lines]
+    means = ", so all means are of the other ranks."
+    assert [line.partition(": ")[2].removesuffix(means) for line in lines if line.endswith(means)] == told
+
+
 def test_a_trace_that_cannot_be_is_named_and_the_other_cells_have_theirs() -> None:
     impossible = {**FULL, "ranks": [{**RANK, "matrix_s": 0.5}]}
     found, problems = waterfalls(made([traced(), traced(1, impossible)]))
