@@ -91,11 +91,12 @@ def waterfall_of(cell: Cell) -> Waterfall | None:
     return waterfall(row.profile, float(clock) if clock else None)
 
 
-def slowed(cell: Cell, found: Waterfall) -> bool:
-    """Whether the profiler slowed the steps of the cell's waterfall so much that the drops to idle time are too large for untraced ones."""
+def slower(cell: Cell, found: Waterfall) -> float | None:
+    """How many times as long as a step of the window a traced one of the cell's waterfall took, by the MFU of both; None where traced steps
+    reached SLOWED of that or more, and where it is not known."""
     row = traced(cell)
     mfu = row.summary.get("mfu") if row is not None else None
-    return mfu is not None and found.reached < SLOWED * float(mfu)
+    return float(mfu) / found.reached if mfu is not None and found.reached < SLOWED * float(mfu) else None
 
 
 def waterfall(profile: Mapping[str, Any], clock_mhz: float | None) -> Waterfall | None:

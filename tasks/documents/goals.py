@@ -22,12 +22,12 @@ from experiments.trial import Scalar
 from tasks.analysis.cell import Cell
 from tasks.analysis.costs import estimate
 from tasks.analysis.judge_cells import told_ratio
-from tasks.analysis.waterfall import slowed, waterfall_of, why_left_out
+from tasks.analysis.waterfall import slower, waterfall_of, why_left_out
 from tasks.report.markdown import grid, md
 from tasks.report.model import Report
 from tasks.report.published_beside import ENOUGH
 from tasks.report.published_pages import Page, SweepOnPage
-from tasks.report.text_format import change_text, devices_told, listed, percent, plural, quantity, spread
+from tasks.report.text_format import change_text, devices_told, listed, number, percent, plural, quantity, spread
 
 PATH = Path(__file__).with_name("goals.yaml")
 REACHED = ["what", "goal, and where from", "best measured", "how far", "page"]
@@ -325,7 +325,6 @@ def where_the_peak_went(cell: Cell) -> str:
     mfu = quantity(cell.mean("mfu"), metric_of("mfu"))
     peak = quantity(found.peak / 1e12, metric_of("tflops_per_device"))
     told = f"{percent(found.reached)} of {peak} in traced steps (MFU untraced {mfu}); of the peak lost: {lost}"
-    much = (
-        "they reached much less than untraced ones, as the profiler slows the host: these lose less to idle time and exposed communication"
-    )
-    return "; ".join([told, *([f"gained: {gained}"] if gained else []), *([much] if slowed(cell, found) else [])])
+    many = slower(cell, found)
+    much = [] if many is None else [f"they took {number(many, 3)} times as long as measured ones, so these shares hold for traced steps"]
+    return "; ".join([told, *([f"gained: {gained}"] if gained else []), *much])

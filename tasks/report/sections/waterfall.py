@@ -17,10 +17,9 @@ from tasks.analysis.waterfall import (
     IDLE,
     LAUNCHES,
     SHAPES,
-    SLOWED,
     Waterfall,
     missing_ranks,
-    slowed,
+    slower,
     traced,
     traced_ranks,
     waterfall_of,
@@ -70,7 +69,7 @@ def section(source: ReportSource) -> Section | None:
         *_disturbed(found),
         *_missing(found),
         *_not_apart(found),
-        *_slowed(found),
+        *_slower(found),
         *_of_launches(found),
         *_not_covered(found),
         *_repeated(found),
@@ -182,12 +181,17 @@ def _missing(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
     return lines
 
 
-def _slowed(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
-    """Of which cells the profiler slowed the traced steps so much that what they lost to idle time is not what untraced steps lose."""
-    names = [cell.short for cell, one in found if slowed(cell, one)]
-    less = f"traced steps reached less than {SLOWED:.0%} of the MFU of the window before them".replace("%", " %")
-    why = "as the profiler slows the host: untraced ones lose less to idle time and exposed communication"
-    return [f"{_cells(names, found)}: {less}, {why}."] if names else []
+def _slower(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
+    """Of which cells traced steps were so much slower than the window's that these need not have the same shares, and by how much."""
+    times = {cell.short: many for cell, one in found if (many := slower(cell, one)) is not None}
+    if not times:
+        return []
+    took = f"traced steps took {_range([*times.values()], lambda one: number(one, 3))} times as long as measured ones"
+    lines = [f"{_cells([*times], found)}: {took} by their MFU, so these shares hold for traced steps."]
+    waits = [cell.short for cell, _ in found if (many := times.get(cell.short)) and _launch_share(cell) * many > 1]
+    if waits:
+        lines.append(f"{_cells(waits, found)}: waits for launches alone were longer in a traced step than a whole measured step.")
+    return lines
 
 
 def _of_launches(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:

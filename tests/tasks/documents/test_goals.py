@@ -94,7 +94,7 @@ def test_a_goal_is_held_against_the_best_cell_with_three_trials_by_its_interval(
     assert best.startswith("150.0 samples/s ±") and best.endswith("; MP-1; Made-up CPU, 3 trials")
     assert how_far_ == far
     lost = "60.0 % to matrix products and 20.0 % to other kernels"
-    assert peak.startswith(f"20.0 % of 100.0 TFLOP/s in traced steps (MFU untraced 150 %); of the peak lost: {lost}; they reached much ")
+    assert peak.startswith(f"20.0 % of 100.0 TFLOP/s in traced steps (MFU untraced 150 %); of the peak lost: {lost}; they took 7.5")
     assert page == "[thrice](thrice/README.md)"
 
 
@@ -353,7 +353,7 @@ def test_a_goal_of_one_card_names_it_and_what_was_measured_on_it(cards: list[Pag
 def test_the_three_largest_drops_and_all_gains_of_a_percent_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     drops = {"a": 0.3, "b": 0.2, "c": 0.1, "d": 0.05, "e": 0.009, "f": -0.02, "g": -0.009, "h": -0.03, "i": None}
     monkeypatch.setattr(goals, "waterfall_of", lambda cell: Waterfall(500e12, drops, 0.4, 1.0))
-    monkeypatch.setattr(goals, "slowed", lambda cell, found: False)
+    monkeypatch.setattr(goals, "slower", lambda cell, found: None)
     cell: Any = SimpleNamespace(mean=lambda name: 0.45)
     assert where_the_peak_went(cell) == (
         "40.0 % of 500.0 TFLOP/s in traced steps (MFU untraced 45.0 %); of the peak lost: 30.0 % to a, 20.0 % to b and 10.0 % to c; "
