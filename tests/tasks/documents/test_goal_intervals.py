@@ -12,6 +12,8 @@ from experiments.metrics import metric_of
 from experiments.stats.estimate import Estimate
 from tasks.analysis.waterfall import Waterfall
 from tasks.documents import goals
+from tasks.documents.goals import BEYOND, OPEN, Goal, Near
+from tests.tasks.cell_support import T2, made, row, settings, workers
 
 
 @pytest.mark.parametrize(
@@ -33,3 +35,34 @@ def test_of_traced_steps_that_were_much_slower_it_is_told_by_how_much(monkeypatc
         "30.0 % of 500.0 TFLOP/s in traced steps (MFU untraced 45.0 %); of the peak lost: 30.0 % to a; "
         "they took 1.50 times as long as measured ones, so these shares hold for traced steps"
     )
+
+
+@pytest.mark.parametrize(
+    ("metric", "values", "own", "value", "bounds", "far"),
+    [
+        # Its own: the arithmetic mean, and a t interval of the differences
+        ("eval_accuracy_after", (0.4, 0.5, 0.6), True, 0.5, (0.5 - T2 * 0.1 / math.sqrt(3), 0.5 + T2 * 0.1 / math.sqrt(3)), OPEN),
+        # Of another metric only ratios are known to have one
+        ("eval_accuracy_after", (0.4, 0.5, 0.6), False, 0.5, None, f"{BEYOND}, by the mean"),
+        ("mfu", (0.4, 0.5, 0.625), False, 0.5, (0.5 * 1.25 ** (-T2 / math.sqrt(3)), 0.5 * 1.25 ** (T2 / math.sqrt(3))), OPEN),
+        ("mfu", (0.4, 0.5, 0.625), True, 0.5, (0.5 * 1.25 ** (-T2 / math.sqrt(3)), 0.5 * 1.25 ** (T2 / math.sqrt(3))), OPEN),
+    ],
+)
+def test_a_value_on_the_linear_scale_has_an_interval_where_it_is_the_cells_own(
+    metric: str, values: tuple[float, ...], own: bool, value: float, bounds: tuple[float, float] | None, far: str
+) -> None:
+    goal = Goal.model_validate({"what": "x", "suite": "s", "where": {}, "source": "y", "metric": metric, "goal": 0.45})
+    rows = [
+        row(workers(0), one if own else 100.0, metric=metric if own else "throughput", repeat=place, summary={metric: one})
+        for place, one in enumerate(values, 1)
+    ]
+    [cell] = made(rows, settings(metric=metric if own else "throughput"))
+    nothing: Any = None
+    found = goals._value(goal, cell)
+    near = Near(nothing, nothing, cell, found or 0.0)
+    assert found == pytest.approx(value) and goals.how_far(goal, near).partition("; ")[0] == far
+    interval = goals._interval_of(goal, near)
+    if bounds is None:
+        assert interval is None
+    else:
+        assert interval is not None and (interval.value, interval.low, interval.high) == pytest.approx((value, *bounds), rel=1e-5)

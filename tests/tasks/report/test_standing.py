@@ -16,7 +16,7 @@ from tasks.report.model import Report
 from tasks.report.next_step import MEASURE, MEASURE_AND_DECIDE, NextStep
 from tasks.report.standing import _beyond_the_campaign, _decided, standing_of, stands
 from tasks.sweep.store import DecideSettings
-from tests.tasks.cell_support import repeats, report_of, settings, source_of, workers
+from tests.tasks.cell_support import disturbed, repeats, report_of, settings, source_of, workers
 
 LOOKS = [Look(round=3, spent=0.2), Look(round=5, spent=0.75)]
 QUIET = (0.001, -0.001, 0.0005, -0.0005, 0.0)
@@ -251,6 +251,21 @@ def test_rounds_of_a_campaigns_sweep_that_are_too_few_to_tell_are_not_advised_be
     assert report.standing is not None and report.next_step is None
     beyond = "campaign autumn gives it no other: raise its rounds.most there to 8, and run the campaign again"
     assert report.standing.line.endswith(f"3 more rounds there would compare them; {beyond}")
+
+
+@pytest.mark.parametrize("least", [2, 3, 4])
+@pytest.mark.parametrize("cell", [0, 1])  # the baseline, or what is compared with it
+def test_a_disturbed_comparison_needs_as_many_rounds_as_a_sweep_has_at_least(least: int, cell: int) -> None:
+    made = [disturbed(one) if one.trial.axes["dataloader_workers"] == cell else one for one in rows((100.0, QUIET), (103.0, QUIET))]
+    decide = DecideSettings(budget_s=600.0, until_decided=True, looks=LOOKS, least=least, most=5)
+    standing = report_of(made, decide=decide).standing
+    told = "The comparison with the baseline is undecided; it was disturbed by other work: repeat them while nothing else runs there"
+    assert standing is not None and standing.line == told and standing.left == {"MP-1": None}
+    minutes = 2 * least  # two cells of a minute each
+    assert standing.step == NextStep(f"sweep resume made-up --budget {-(-11 * minutes // 10)}m", 60.0 * minutes)
+    of_campaign = report_of(made, decide=decide, **AUTUMN).standing
+    beyond = f"campaign autumn gives it no other: raise its rounds.most there to {5 + least}, and run the campaign again"
+    assert of_campaign is not None and of_campaign.line == f"{told}; {beyond}" and of_campaign.step is None
 
 
 def test_where_one_comparison_takes_few_rounds_and_another_dozens_both_are_told_and_the_few_are_advised() -> None:
