@@ -35,7 +35,8 @@ def headline_of(report: Report) -> Headline:
     answer, standing = report.answer, report.standing
     fits = [report.fits] if report.fits and report.fits != report.headline else []
     apart = [report.why_apart] if report.why_apart else []
-    details = [*(answer.sentences if answer else apart), *fits, *report.scaling, *([f"{standing.line}."] if standing else [])]
+    of_all = [*fits, *report.scaling, *([report.spikes] if report.spikes else [])]
+    details = [*(answer.sentences if answer else apart), *of_all, *([f"{standing.line}."] if standing else [])]
     lines = [one.line for one in report.answers]
     found = "; ".join([*report.of_all, *lines]) if lines else report.headline.removesuffix(".")
     line = f"{report.title}: {found} (sweep {report.sweep_id})"

@@ -38,6 +38,7 @@ from tasks.report.race_answer import no_race_answer, race_answer, race_next_step
 from tasks.report.section import ReportSource, Section
 from tasks.report.sections import outcomes
 from tasks.report.sections.data_loading import saturation
+from tasks.report.sections.loss_spikes import spikes_sentence
 from tasks.report.sections.order import SECTIONS
 from tasks.report.sections.scaling import scaling_sentences
 from tasks.report.sections.sweep_facts import origin_of
@@ -65,6 +66,7 @@ class Report:
     why_apart: str  # why they are several, unless the headline is that
     scaling: Sequence[str]  # how rates grow with the number of devices, where that varies
     fits: str  # the largest model that fits, where some do not
+    spikes: str  # loss spikes of each cell; empty where none looks for them
     loading: Sequence[str]  # how many loader processes are enough, in the rows of the best cell; empty for several groups
     missing: Sequence[Missing]
     left_out: NextStep | None  # of a sweep with trials for which there was no time: with which time they are measured
@@ -107,8 +109,9 @@ class Report:
 
     @property
     def of_all(self) -> list[str]:
-        """What is said of all groups of work together, without stops: the largest that fits, and how rates grow with the devices."""
-        return [line.removesuffix(".") for line in (self.fits, *self.scaling) if line]
+        """What is said of all groups of work together, without stops: the largest that fits, how rates grow with the devices, and how often
+        losses spiked."""
+        return [line.removesuffix(".") for line in (self.fits, *self.scaling, self.spikes) if line]
 
     @property
     def winners(self) -> list[Cell]:
@@ -190,6 +193,7 @@ def report_of(source: ReportSource, answers: list[Answer] | None = None, *, head
         why_apart=why_apart(answers) if apart and any(answer.compared > 1 for answer in answers) else "",
         scaling=scaling_sentences(cells) if answers and source.race is None else [],
         fits="" if emulated else fit_sentence(cells),
+        spikes=spikes_sentence(cells),
         loading=[row.sentence for row in saturation(cells, of=best)] if best is not None and not head else [],
         missing=find_missing(cells),
         left_out=outlook_of(sweep).more(0.0) if worth_measuring(sweep) and not emulated else None,

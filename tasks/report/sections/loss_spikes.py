@@ -11,6 +11,7 @@ from experiments.metrics import metric_of
 from experiments.stats.loss_spikes import LossSpikes, Rule, find_spikes, rise
 from tasks.analysis.cell import Cell, mean_on
 from tasks.analysis.trial_row import TrialRow
+from tasks.report.cell_names import names_among
 from tasks.report.comparison_table import TextTable
 from tasks.report.section import ReportSource, Section, table_section
 from tasks.report.text_format import OUTCOMES, number, percent, plural, quantity
@@ -24,6 +25,7 @@ ABOUT = (
 )
 END = 100  # steps, at most, whose mean is the loss at the end
 _HELD_OUT = metric_of("eval_loss_after")
+_ROOM = 8  # cells whose counts one sentence has
 
 
 def section(source: ReportSource) -> Section | None:
@@ -63,6 +65,31 @@ def spike_table(cells: Sequence[Cell]) -> TextTable:
         rows.append([cell.short, *spikes, *(_of_tensor(results, tensors[0]) if tensors else ["–"] * 4), *rest])
         rows += [[f"↳ {tensor}", "", "", *_of_tensor(results, tensor), *[""] * len(rest)] for tensor in tensors[1:]]
     return TextTable(header, rows, numeric=True)
+
+
+def spikes_sentence(cells: Sequence[Cell]) -> str:
+    """`Loss spikes: 9 in 3 trials of adamw (3 each), 18 in 4 trials of stable_adamw (2 to 6 each).` Of many cells that with the most,
+    and in how many there are any. Empty where none looks for spikes."""
+    counts = [(cell, found) for cell in cells if (found := [result for row in cell.rows if (result := spikes_of(row)) is not None])]
+    if not counts:
+        return ""
+    names = names_among([cell for cell, _ in counts])[1] if len(counts) > 1 else [counts[0][0].short]
+    told = [_counted(name, found) for name, (_, found) in zip(names, counts, strict=True)]
+    if len(told) <= _ROOM:
+        return f"Loss spikes: {', '.join(told)}."
+    totals = [sum(len(one.loss) for one in found) for _, found in counts]
+    most = max(range(len(told)), key=totals.__getitem__)
+    return f"Loss spikes in {sum(map(bool, totals))} of {len(told)} cells, the most {told[most]}."
+
+
+def _counted(name: str, found: Sequence[LossSpikes]) -> str:
+    """`11 in 3 trials of adamw (3 to 5 each)`; that it is not known where a trial has too few losses."""
+    where = f"in {plural(len(found), 'trial')} of {name}"
+    if not all(one.judged for one in found):
+        return f"unknown {where}"
+    each = sorted(len(one.loss) for one in found)
+    span = f"{each[0]} to {each[-1]}" if each[0] < each[-1] else str(each[0])
+    return f"{sum(each)} {where}{f' ({span} each)' if len(each) > 1 else ''}"
 
 
 def _found(results: Sequence[tuple[TrialRow, LossSpikes]]) -> str:

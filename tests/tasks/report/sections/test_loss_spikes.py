@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from experiments.trial import Outcome
 from tasks.analysis.results import load_sweep
 from tasks.analysis.trial_row import TrialRow
 from tasks.report.figures.loss_spikes import spike_figure
+from tasks.report.headline import headline_of
+from tasks.report.list_line import list_line
 from tasks.report.model import make_report
-from tasks.report.sections.loss_spikes import spike_table, spikes_of
+from tasks.report.sections.loss_spikes import spike_table, spikes_of, spikes_sentence
 from tasks.report.write import write_report
 from tests.tasks.cell_support import made, row, settings, watched_row
 from tests.tasks.fake_sweep import Fake, make_sweep
@@ -48,6 +51,40 @@ def test_the_report_counts_spikes_and_draws_them(tmp_path: Path) -> None:
     assert "loss spike, explained by an RMS spike" in drawn and ">adamw<" in drawn and ">stable_adamw<" in drawn
     figure = spike_figure(report.cells)
     assert figure is not None and len({tuple(axes.get_ylim()) for axes in figure.axes[:2]}) == 1, "one scale for all losses"
+
+
+def test_one_sentence_counts_the_loss_spikes_of_each_cell(tmp_path: Path) -> None:
+    """Where a sweep's finding is told in a line, its table is of another metric, such as the loss at the end."""
+    sweep_dir = make_sweep(tmp_path, [fake("adamw", spiky=True, repeats=2), fake("stable_adamw", spiky=False)])
+    report = make_report(load_sweep(sweep_dir))
+    told = "Loss spikes: 2 in 2 trials of adamw (1 each), 0 in 1 trial of stable_adamw"
+    assert report.spikes == f"{told}."
+    assert report.of_all == [told] and f"{told}; " in list_line(report)
+    assert report.spikes in headline_of(report).details
+    paths = write_report(sweep_dir)
+    assert report.spikes in paths.markdown.read_text().replace("\\", "") and "Loss spikes: 2 in 2" in paths.html.read_text()
+    assert spikes_sentence(made([watched_row("a"), quiet("a", 2), quiet("a", 3)])) == "Loss spikes: 2 in 3 trials of gpu · a (0 to 2 each)."
+    assert spikes_sentence(made([row({"pool": "gpu"})])) == "", "none is looked for"
+    few = watched_row("b")
+    few.losses[:] = np.nan
+    assert spikes_sentence(made([few])) == "Loss spikes: unknown in 1 trial of gpu · b."
+
+
+@pytest.mark.parametrize(
+    ("count", "begins"),
+    [(8, "Loss spikes: 2 in 1 trial of "), (9, "Loss spikes in 8 of 9 cells, the most 4 in 2 trials of rule-3 (2 each).")],
+)
+def test_of_many_cells_the_one_with_the_most_spikes_is_told(count: int, begins: str) -> None:
+    rows = [watched_row(f"rule-{number}") for number in range(1, count)]
+    rows += [watched_row("rule-3", repeat=2), quiet("rule-none", 1)]
+    told = spikes_sentence(made(rows, settings(columns="update_rule", baseline={})))
+    assert told.startswith(begins) and told.count(" of rule-") == (count if count == 8 else 1)
+
+
+def quiet(rule: str, repeat: int) -> TrialRow:
+    one = watched_row(rule, repeat=repeat)
+    one.losses[:] = 2.0 + 0.001 * (-1.0) ** np.arange(one.losses.size)
+    return one
 
 
 def test_a_sweep_that_looks_for_no_spikes_has_none_of_this(tmp_path: Path) -> None:
