@@ -75,6 +75,7 @@ _EXPECTED = {
 # a pattern -> what it takes, in words
 _PATTERNS = {
     r"^[a-z0-9][a-z0-9_-]{0,63}$": "up to 64 lower-case letters, digits, - and _, the first a letter or digit",
+    r"\S": "text that is not blank",
     r"^[a-z0-9-]+/[a-z0-9-]+$": "lower-case letters, digits and -, with one / between them: kind/name",
 }
 

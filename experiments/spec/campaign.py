@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, PrivateAttr, field_validator
 
@@ -19,6 +19,7 @@ from experiments.config.strict import Strict
 from experiments.config.validate import validate
 from experiments.config.yaml_document import Document, load
 from experiments.spec.load import profile_names
+from experiments.spec.overrides import WITH_OVERRIDES
 from experiments.spec.schema import Name
 from experiments.spec.vocabulary import BASE
 from experiments.trial import Scalar
@@ -49,7 +50,9 @@ class CampaignSweep(Strict):
     suite: str = Field(description="a suite's name, or the path of its file")
     profile: str = Field(default="full", description="a profile of the suite; full: the suite without one")
     pools: list[str] = Field(default_factory=list, description="pools to use instead of the suite's")
-    only: dict[str, list[Scalar]] = Field(default_factory=dict, description="axis -> values: other cells stay out")
+    only: dict[str, Annotated[list[Scalar], Field(min_length=1)]] = Field(
+        default_factory=dict, description="axis -> values: other cells stay out"
+    )
     set: dict[str, Any] = Field(default_factory=dict, description="workload parameter -> value")
     rounds: CampaignRounds = Field(default_factory=CampaignRounds)
     budget: Duration | None = Field(default=None, description="time for it in all, such as 3m; null: what is left of the campaign's")
@@ -58,7 +61,7 @@ class CampaignSweep(Strict):
         description="folder of its results page, docs/results/NAME; {device} in it: the device that it ran on, such as h100; "
         "sweeps with the same one share a page"
     )
-    title: str | None = Field(default=None, max_length=200, description="of its table; null: the suite's")
+    title: str | None = Field(default=None, max_length=200, pattern=r"\S", description="of its table; null: the suite's")
 
     @field_validator("to")
     @classmethod
@@ -110,16 +113,22 @@ class CampaignFile(Strict):
 
         `overridden`: parameters, and --pool, that the command line gives.
         """
-        key = _ASKED_WITH.get(found.file)
+        key = _of_overrides(sweep, found) if found.file.endswith(WITH_OVERRIDES) and not overridden else _ASKED_WITH.get(found.file)
         if self._document is None or key is None or found.file in overridden or (key == "set" and found.key in overridden):
             return replace(found, key=f"{found.key} (of sweep {sweep.called})".strip())
         position = [CampaignSweep.model_validate(one).called for one in self._document.data["sweeps"]].index(sweep.called)
         if key in ("only", "set"):
-            below = (found.key,) if found.key else ()  # no one axis is wrong where only the choices together leave no cell
+            # no one axis is wrong where only the choices together leave no cell
+            below = (found.key,) if found.key in getattr(sweep, key) else ()
             problem = found.problem.replace("--set", "`set`")  # beside `only`: the command line's --set takes its place
             return self._document.problem(("sweeps", position, key, *below), problem, found.hint)
         named = "" if key == "pools" else f"{found.key}: "
         return self._document.problem(("sweeps", position, key), f"{named}{found.problem}", found.hint)
+
+
+def _of_overrides(sweep: CampaignSweep, found: Problem) -> str | None:
+    """The key of a sweep that makes its suite's cells wrong, which are right without; None where it says neither."""
+    return "set" if found.key in sweep.set else next((key for key in ("set", "only") if getattr(sweep, key)), None)
 
 
 def load_campaign(name_or_path: str) -> CampaignFile:

@@ -14,6 +14,8 @@ from experiments.spec.schema import PoolFacts, Suite
 from experiments.spec.vocabulary import BAD, Vocabulary, too_large, with_pools
 from experiments.trial import RUN_AXES, label
 
+WITH_OVERRIDES = " with overrides"  # after a suite's file, where cells are wrong that it does not have without
+
 
 def check_overrides(
     suite: Suite,
@@ -91,7 +93,7 @@ def _by_label(suite: Suite, axis: str) -> dict[str, Any]:
 
 
 def _check_cells(suite: Suite, schema: type[TrainingParameters], pools: Mapping[str, PoolFacts]) -> None:
-    where = f"{suite.file} with overrides"
+    where = f"{suite.file}{WITH_OVERRIDES}"
     try:
         cells = matrix.expansion(suite, schema).cells
     except matrix.CellError as error:

@@ -82,11 +82,11 @@ def campaign(
         _check_publish(sweep[0] if sweep else None, budget, plan=plan, again=again)
     file = load_campaign(file_)
     overrides = Overrides(pools=tuple(pool or ()), set=once("--set", set_))
-    store = CampaignStore(state or (f"{file.campaign}-rehearsal" if overrides else file.campaign))
-    budget_s = option_seconds("--budget", budget) if budget else file.budget_s
+    store = CampaignStore(state if state is not None else f"{file.campaign}-rehearsal" if overrides else file.campaign)
+    budget_s = file.budget_s if budget is None else option_seconds("--budget", budget)
     if not publish:
-        check_time(budget_s, "--budget" if budget else "budget")
-    asked = [file_, *(["--state", state] if state else []), *_words(pool=pool, set=set_)]
+        check_time(budget_s, "budget" if budget is None else "--budget")
+    asked = [file_, *(["--state", state] if state is not None else []), *_words(pool=pool, set=set_)]
     part = shlex.join([*asked, *_words(sweep=sweep), *(["--again"] if again else [])])
     this = Campaign(shlex.join(asked), part, budget, file.part(sweep) if sweep else file, store, overrides, budget_s, began, again=again)
     if plan:

@@ -38,7 +38,7 @@ def nightly(
     definition = load_night(name)
     night = date or today()
     NightStore(definition.nightly).check_opens(night)
-    budget_s = option_seconds("--budget", budget) if budget else definition.budget_s
+    budget_s = definition.budget_s if budget is None else option_seconds("--budget", budget)
     if plan:
         from flows.cli import show_night
         from tasks.nightly.plan import empty_night, plan_night

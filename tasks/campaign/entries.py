@@ -16,6 +16,7 @@ from tasks.campaign.store import CampaignState
 from tasks.rounds.decide_plan import one_more_round
 from tasks.rounds.growth import seconds_run
 from tasks.sweep.cut import restored
+from tasks.sweep.dataset import DatasetError
 from tasks.sweep.deadline import expected_trial_s, times_so_far
 from tasks.sweep.plan import check_ready, check_values, expected_seconds, make_plan, renew
 from tasks.sweep.question import asked_for
@@ -94,8 +95,8 @@ def entries_of(
     """All sweeps of a campaign as they stand. `budget_s`: of this run of the command. Starts and writes nothing. `to_run`: trials are to
     start, so their pools must have the devices that they need.
 
-    Raises ConfigError with what is wrong in any of them, CommitError, DatasetError as `make_plan`; ConfigError also where trials that are
-    measured would have to be measured again, since code, data or libraries have changed (`again`: they may be).
+    Raises ConfigError with what is wrong in any of them, also of their data; CommitError as `make_plan`; ConfigError also where trials that
+    are measured would have to be measured again, since code, data or libraries have changed (`again`: they may be).
     """
     entries, wrong = list[Entry](), dict[tuple[object, ...], Problem]()
     for spec in file.sweeps:
@@ -146,6 +147,9 @@ def _entry(
         except ConfigError as error:
             overridden = {*overrides.set, *(["--pool"] if overrides.pools else [])}
             raise ConfigError([file.problem_of(spec, one, overridden) for one in error.problems]) from None
+        except DatasetError as error:
+            given = "--set" if "dataset" in request.set else ""
+            raise ConfigError([file.problem_of(spec, Problem(given, None, "dataset", str(error), ""), {*overrides.set})]) from None
         plan = _told(plan, file, spec, overrides)
         return Entry(
             spec,

@@ -110,6 +110,42 @@ def test_what_the_command_line_asks_of_all_sweeps_is_not_blamed_on_the_file(tmp_
     assert told.count("is 'many'") == 1 and "--set: steps (of sweep synthetic-smoke): is 'many'; should be a whole number" in told
 
 
+def test_what_makes_a_suites_cells_wrong_and_data_that_are_not_there_are_told_at_the_line_that_asks_for_them(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(
+        """\
+campaign: wrong
+budget: 10m
+sweeps:
+  - {suite: vit, profile: smoke, set: {devices: 99}, to: docs/results/a}
+  - {suite: bridgetower, profile: smoke, set: {dataset: /nowhere}, to: docs/results/a}
+  - name: refused
+    suite: synthetic
+    profile: smoke
+    set: {precision: fp32, kernels: fused}
+    to: docs/results/a
+"""
+    )
+    done = CliRunner().invoke(app, ["campaign", str(file), "--plan"])
+    told = " ".join(done.output.split())
+    assert done.exit_code == 1
+    assert "wrong.yaml:4: sweeps[0].set.devices: 99 devices are more than the pool cpu has; at most " in told
+    assert "wrong.yaml:5: sweeps[1].set.dataset: dataset /nowhere does not exist; " in told
+    assert "wrong.yaml:9: sweeps[2].set: the cell " in told
+    away = CliRunner().invoke(app, ["campaign", str(file), "--plan", "--sweep", "bridgetower-smoke", "--set", "dataset=/away"])
+    said = "--set: dataset (of sweep bridgetower-smoke): dataset /away does not exist; "
+    assert away.exit_code == 1 and said in " ".join(away.output.split())
+
+
+@pytest.mark.parametrize(("option", "said"), [("--budget", "'' is not a duration"), ("--state", "'' is no name of a campaign's state")])
+def test_an_option_without_a_value_is_no_default(tmp_path: Path, option: str, said: str) -> None:
+    """As of a script whose variable is empty."""
+    file = tmp_path / "wrong.yaml"
+    file.write_text("campaign: wrong\nbudget: 10m\nsweeps: [{suite: synthetic, profile: smoke, to: docs/results/a}]\n")
+    done = CliRunner().invoke(app, ["campaign", str(file), "--plan", option, ""])
+    assert done.exit_code == 1 and f"error: {option}: {said}" in done.output
+
+
 def test_what_names_no_parameter_is_told_with_its_sweep_and_once(tmp_path: Path) -> None:
     file = tmp_path / "wrong.yaml"
     file.write_text(
