@@ -73,7 +73,7 @@ class Campaign:
             state = self.store.load()
             if root != REPOSITORY:
                 check_rehearsed(self.file, state, self.overrides)
-            for page in publish_pages(self.file, state, root):
+            for page in publish_pages(self.file, state, root, changed=root == REPOSITORY):
                 print_page(out, err, page)
                 status = max(status, 1 if page.refused else 0)
         return status

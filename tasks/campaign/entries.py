@@ -268,13 +268,18 @@ def _told(plan: Plan, file: CampaignFile, spec: CampaignSweep, overrides: Overri
     given = overrides_of(Request(suite=spec.suite, pools=[*overrides.pools], set=dict(overrides.set)))
     command = shlex.join(["sweep", "campaign", file.given, *given, "--sweep", spec.called])
     update: dict[str, Any] = {"labels": {**plan.labels, OF_CAMPAIGN: file.campaign}, "command": command}
-    if spec.title is not None:
-        report = plan.suite.report.model_copy(update={"title": spec.title})
-        update["suite"] = plan.suite.model_copy(update={"report": report})
     if plan.decide is not None:
         rounds = {"least": min(spec.rounds.least, spec.rounds.most), "most": spec.rounds.most, "until_decided": spec.rounds.until_decided}
         update["decide"] = plan.decide.model_copy(update=rounds)
-    return plan.model_copy(update=update)
+    return titled(plan.model_copy(update=update), spec)
+
+
+def titled(plan: Plan, spec: CampaignSweep) -> Plan:
+    """The plan with the title that the campaign gives its table; as it is where that gives none."""
+    if spec.title is None:
+        return plan
+    report = plan.suite.report.model_copy(update={"title": spec.title})
+    return plan.model_copy(update={"suite": plan.suite.model_copy(update={"report": report})})
 
 
 def check_rehearsed(file: CampaignFile, state: CampaignState, overrides: Overrides) -> None:

@@ -14,6 +14,7 @@ from cluster.trial_layout import PLAN, RESULTS, TRIALS
 from experiments.config.errors import DamagedFile, UserError
 from experiments.spec.campaign import DEVICE, CampaignFile, CampaignSweep
 from experiments.trial import TrialResult
+from tasks.campaign.entries import titled
 from tasks.campaign.store import CampaignError, CampaignState
 from tasks.report.lacks import YET, Lack, lacks_of
 from tasks.report.manifest import MANIFEST, check_published
@@ -44,8 +45,8 @@ class WrittenPage(NamedTuple):
 
 @dataclass(frozen=True)
 class _Measured:
-    """A sweep as its page has it. `plan`: without what there was no time for, and without what only the infrastructure ended; `is_part`:
-    it is not the sweep's own."""
+    """A sweep as its page has it. `plan`: with the title that the file gives it, without what there was no time for, and without what only
+    the infrastructure ended; `is_part`: it is not the sweep's own."""
 
     store: SweepStore
     plan: Plan
@@ -61,22 +62,26 @@ class _Page:
     refused: list[str] = field(default_factory=list)
 
 
-def publish_pages(file: CampaignFile, state: CampaignState, root: Path) -> Iterator[WrittenPage]:
+def publish_pages(file: CampaignFile, state: CampaignState, root: Path, *, changed: bool = False) -> Iterator[WrittenPage]:
     """Write each page below `root`, and yield it; also what refuses one, which keeps no other from being written.
 
     The folder is as the file names it, with the measured device for `{device}`: sweeps of one folder that ran on other devices have a page
     each. What there was no time for, and what only the infrastructure ended, is not on the page, which names it; the sweep stays as it is.
     Of a page that is there, sweeps stay that asked for something else, or ran on another card of the same short name (40 or 80 GB): they
-    may have run on another machine, whose runs are not here. Raises OSError; CampaignError where nothing was measured at all.
+    may have run on another machine, whose runs are not here. `changed`: what the file asks for by now, and a sweep of it did not, is told
+    as not measured; a rehearsal's options are not in the file. Raises OSError; CampaignError where nothing was measured at all.
     """
     if not any(_may_be_measured(store) for store in (_store(spec, state) for spec in file.sweeps) if store):
         raise CampaignError(f"nothing of {file.campaign} was measured yet; the same command without --publish measures it")
     for to in dict.fromkeys(spec.to for spec in file.sweeps):
-        yield from _pages_of(to, [spec for spec in file.sweeps if spec.to == to], state, root)
+        yield from _pages_of(to, [spec for spec in file.sweeps if spec.to == to], state, root, changed=changed)
 
 
-def _pages_of(to: str, specs: Sequence[CampaignSweep], state: CampaignState, root: Path) -> Iterator[WrittenPage]:
+def _pages_of(to: str, specs: Sequence[CampaignSweep], state: CampaignState, root: Path, *, changed: bool) -> Iterator[WrittenPage]:
     pages, unmeasured = _by_folder(to, specs, state)
+    if changed:
+        asked = {one.store.sweep_id: asked_for(one.plan.request) for page in pages.values() for one in page.sweeps}
+        unmeasured += [spec for spec in specs if asked.get(state.sweeps.get(spec.called, ""), asked_for(spec)) != asked_for(spec)]
     if not pages:
         yield WrittenPage(to, None, [_not_measured(spec) for spec in unmeasured], [])
     for folder, page in pages.items():
@@ -254,7 +259,7 @@ def _may_be_measured(store: SweepStore) -> bool:
 def _on_page(spec: CampaignSweep, store: SweepStore) -> _Measured:
     """Raises DamagedFile for its plan."""
     before = store.load_plan()
-    plan = cut(store, restored(before), lost=True)
+    plan = titled(cut(store, restored(before), lost=True), spec)  # as the file calls it now: no run takes up one of which all is measured
     ended = {trial.key for trial in plan.cut if readable_result(store, trial.key) is not None}
     told = sentences(plan, ended, {trial.key for trial in before.cut})
     return _Measured(store, plan, plan != before, [Lack(called=spec.called, sweep_id=store.sweep_id, what=what) for what in told])

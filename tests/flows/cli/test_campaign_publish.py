@@ -36,8 +36,10 @@ def test_what_does_nothing_beside_publish_is_refused(machine: Machine, words: li
 
 
 def test_pages_of_a_rehearsal_are_of_the_settings_that_are_given(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    written: list[tuple[Path, dict[str, str]]] = []
-    monkeypatch.setattr(run_campaign, "publish_pages", lambda file, state, root: written.append((root, state.sweeps)) or [])
+    written: list[tuple[Path, dict[str, str], bool]] = []
+    monkeypatch.setattr(
+        run_campaign, "publish_pages", lambda file, state, root, *, changed: written.append((root, state.sweeps, changed)) or []
+    )
     assert machine("--set", "steps=50").exit_code == 0
     state = CampaignStore("two-rehearsal").load()
     sweep = f"sweep synthetic-smoke ({state.sweeps['synthetic-smoke']})"
@@ -54,9 +56,9 @@ def test_pages_of_a_rehearsal_are_of_the_settings_that_are_given(machine: Machin
             "give the options that it was measured with, undo a change of the file, or measure it so first, without --publish\n"
         )
     assert machine("--publish", "--set", "steps=50").exit_code == 0
-    assert written == [(CampaignStore("two-rehearsal").dir, state.sweeps)]
+    assert written == [(CampaignStore("two-rehearsal").dir, state.sweeps, False)]
     assert machine("--set", "steps=60").exit_code == 0 and machine("--publish", "--set", "steps=60").exit_code == 0
-    assert written[1:] == [(CampaignStore("two-rehearsal").dir, CampaignStore("two-rehearsal").load().sweeps)]
+    assert written[1:] == [(CampaignStore("two-rehearsal").dir, CampaignStore("two-rehearsal").load().sweeps, False)]
     assert written[1][1] != state.sweeps
 
 
@@ -87,7 +89,7 @@ def test_what_a_page_lacks_of_a_sweep_that_it_has_is_not_said_of_the_whole_sweep
         Lack(called="ends", suite="vit", profile="ends", what="not measured when this page was written"),
     ]
     written = WrittenPage("page", Path("page/README.md"), lacks, ["vit-0 of 2 trials, by vit-1 of 3"])
-    monkeypatch.setattr(run_campaign, "publish_pages", lambda file, state, root: [written])
+    monkeypatch.setattr(run_campaign, "publish_pages", lambda file, state, root, *, changed: [written])
     done = machine("--publish")
     assert (done.exit_code, done.stdout) == (0, "published: page/README.md\n")
     assert done.stderr.splitlines() == [
@@ -104,7 +106,7 @@ def test_a_page_that_is_refused_is_told_beside_the_others_and_in_the_exit_status
     bad = WrittenPage("docs/results/first", None, [], [], "README.md [of it] was changed")
     nothing = WrittenPage("docs/results/third", None, [], [])
     for found, status in (([bad, good, nothing], 1), ([good, nothing], 0)):
-        monkeypatch.setattr(run_campaign, "publish_pages", lambda file, state, root, found=found: iter(found))
+        monkeypatch.setattr(run_campaign, "publish_pages", lambda file, state, root, found=found, **_: iter(found))
         done = machine("--publish")
         told = {
             "docs/results/first": "no page docs/results/first: README.md [of it] was changed\n",

@@ -263,3 +263,27 @@ def test_of_a_page_of_which_no_sweep_stays_nothing_is_said_to_be_missing_still(p
     measured(OLD, set={"batch_size": 8})
     written(page.parent, FILE.model_copy(update={"sweeps": FILE.sweeps[:1]}), small=OLD)
     assert sweeps_of(page) == [OLD] and missing_of(page) == []
+
+
+def test_a_title_that_the_file_gives_by_now_is_on_the_page_and_the_sweep_stays_as_it_is(page: Path) -> None:
+    """No run takes up a sweep of which all is measured, and so its plan keeps the title that it was planned with."""
+    measured(AGAIN, set={"batch_size": 8})
+    before = (SweepStore(AGAIN).dir / "plan.json").read_bytes()
+    renamed = FILE.model_copy(update={"sweeps": [FILE.sweeps[0].model_copy(update={"title": "Called otherwise"}), *FILE.sweeps[1:]]})
+    assert "Called otherwise" not in (published(page.parent, small=AGAIN) / "README.md").read_text()
+    written(page.parent, renamed, small=AGAIN)
+    assert "Called otherwise. " in (page / "README.md").read_text() and check_published(page) == []
+    assert (SweepStore(AGAIN).dir / "plan.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(("changed", "size", "told"), [(True, 8, False), (True, 16, True), (False, 16, False)])
+def test_what_an_entry_asks_for_since_it_was_changed_is_told_as_not_measured(page: Path, changed: bool, size: int, told: bool) -> None:
+    """Its sweep, which asked for something else, is on the page. The options of a rehearsal are in no file."""
+    measured(AGAIN, set={"batch_size": size})
+    [found] = publish_pages(FILE, CampaignState(campaign="two", sweeps={"large": NEW, "small": AGAIN}), page.parent, changed=changed)
+    small = "small (made_up, profile smoke with batch_size 8): not measured when this page was written"
+    shutil.rmtree(page)
+    [alone] = publish_pages(FILE, CampaignState(campaign="two", sweeps={"small": AGAIN}), page.parent, changed=changed)
+    assert AGAIN in sweeps_of(page) and (small in missing_of(page)) is told
+    assert small not in [lack.sentence for lack in found.missing], "the page had a sweep that asked for it"
+    assert alone.readme is not None
