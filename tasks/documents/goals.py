@@ -27,6 +27,7 @@ from tasks.report.markdown import grid, md
 from tasks.report.model import Report
 from tasks.report.published_beside import ENOUGH
 from tasks.report.published_pages import Page, SweepOnPage
+from tasks.report.sections.device_state import CLOCKS_DIFFER
 from tasks.report.text_format import change_text, devices_told, listed, number, percent, plural, quantity, spread
 
 PATH = Path(__file__).with_name("goals.yaml")
@@ -285,16 +286,26 @@ def of_the_loss(near: Near) -> str:
 
 
 def _measured(goal: Goal, near: Near) -> str:
-    """The value with its interval, and what it is of: device, trials, the cell; for a ratio what it is over, and what differs else."""
+    """The value with its interval, and what it is of: device, trials, the cell; for a ratio what it is over, and what differs else, also in
+    their clocks."""
     cell = near.cell
     if near.over is not None and near.ratio is not None:
         value = f"{change_text(near.ratio, cell.metric)} over {near.over.short}"
         value += f" ({listed(list(near.differs))} {'differs' if len(near.differs) == 1 else 'differ'} too)" if near.differs else ""
+        value += _clocks_told(cell, near.over)
     else:
         metric, own = metric_of(goal.metric or ""), _estimate(goal, cell)
         value = f"{quantity(near.value, metric)} {_interval_told(own, metric) if own is not None else ''}".strip()
     devices = devices_told((str(row.environment.get("device_name")), cell.devices) for row in cell.measured[:1])
     return "; ".join([value, cell.short, f"{devices}, {plural(near.trials, 'trial')}"])
+
+
+def _clocks_told(cell: Cell, other: Cell) -> str:
+    """`, clocks 1,874 and 1,735 MHz (x1.08)` where they differ: a part of a ratio at a power limit. Empty where they do not."""
+    ours, theirs = (one.mean("clock_mean_mhz") for one in (cell, other))
+    if not ours or not theirs or abs(ours / theirs - 1) < CLOCKS_DIFFER:
+        return ""
+    return f", clocks {ours:,.0f} and {theirs:,.0f} MHz (x{ours / theirs:.2f})"
 
 
 def _interval_told(own: Estimate, metric: Metric) -> str:

@@ -16,7 +16,8 @@ HEAD = """# Results
 
 A line for each sweep that `sweep publish` or `sweep campaign` published: [all sweeps](#all-sweeps). What the best of them say:
 [how far from what we aim at](#how-far-from-what-we-aim-at), [where the peak went](#where-the-peak-went) and
-[others' ratios beside ours](#others-ratios-beside-ours). `python -m tasks.documents` writes this index.
+[others' ratios beside ours](#others-ratios-beside-ours), loader processes, SwitchBack and FSDP's model sizes among them; of
+[loss spikes](../measuring.md#spikes) with AdamW and StableAdamW there is more elsewhere. `python -m tasks.documents` writes this index.
 
 Each page has the plan, every step of every trial, the report and its figures, and says how it was measured: by which command, at which
 commit, with what software. `sweep publish --check FOLDER` tells whether a file was changed since. A page's command is as it was given:
@@ -30,7 +31,8 @@ goal's source had other machines or settings, it says so. Picked as the best of 
 interval is; nothing is claimed of a cell that was not shown to learn what its reference learns: then the best one is told as well whose
 loss is proven, or which is a reference itself; of two whose intervals overlap, the one with the proven loss. *On another card*: than the
 goal is of; where a page has that card, its best is told too. A ratio is over the cell of the same sweep that differs in the least else,
-with its page's interval: 95 %, or more where the sweep was looked at several times.
+with its page's interval: 95 %, or more where the sweep was looked at several times; *clocks*: the mean ones of both cells, where they
+differ by 1 % or more, and their ratio. At the power limit what draws less runs at a higher clock, which is a part of its gain.
 """
 PEAK = """## Where the peak went
 

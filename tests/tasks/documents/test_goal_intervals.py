@@ -1,8 +1,9 @@
-"""How a goal's row tells the interval of what was measured."""
+"""How a goal's row tells the interval of what was measured, and the clocks of both sides of a ratio."""
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,8 @@ from experiments.stats.estimate import Estimate
 from tasks.analysis.waterfall import Waterfall
 from tasks.documents import goals
 from tasks.documents.goals import BEYOND, OPEN, Goal, Near
-from tests.tasks.cell_support import T2, made, row, settings, workers
+from tasks.report.published_pages import Page
+from tests.tasks.cell_support import T2, made, repeats, row, settings, workers
 
 
 @pytest.mark.parametrize(
@@ -66,3 +68,23 @@ def test_a_value_on_the_linear_scale_has_an_interval_where_it_is_the_cells_own(
         assert interval is None
     else:
         assert interval is not None and (interval.value, interval.low, interval.high) == pytest.approx((value, *bounds), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("clock", "told"),
+    [(1874.0, ", clocks 1,874 and 1,735 MHz (x1.08)"), (1753.0, ", clocks 1,753 and 1,735 MHz (x1.01)"), (1752.0, ""), (None, "")],
+)
+def test_a_ratio_has_the_clocks_of_both_sides_where_they_differ_by_a_percent(clock: float | None, told: str) -> None:
+    """A cell that draws less runs at a higher clock at the same power limit: so much is not the kernels'."""
+    base, fast = made([*repeats(workers(0), 100.0), *repeats(workers(1), 150.0)])
+    for cell, mhz in ((base, 1735.0), (fast, clock)):
+        for row in cell.rows:
+            row.summary["clock_mean_mhz"] = mhz
+    goal = goals.Goal.model_validate(
+        {"what": "", "suite": "made_up", "source": "", "times": 1.0}
+        | {"where": {"dataloader_workers": 1}, "over": {"dataloader_workers": 0}}
+    )
+    sweep: Any = SimpleNamespace(plan=SimpleNamespace(suite=SimpleNamespace(suite="made_up")))
+    [near] = goals._found(goal, [(Page(Path("page"), "page"), sweep, [base, fast])])
+    value = goals._measured(goal, near).split("; ")[0]
+    assert value.endswith(f" over MP-0{told}") and value.startswith("x1.500 (1.")
