@@ -115,7 +115,8 @@ def _install(recipe: Recipe, python: Path) -> None:
     if uv:
         _run(recipe, [uv, "pip", "install", "--python", str(python), "-r", str(recipe.file)], "uv cannot install it")
         return
-    quiet = ["--disable-pip-version-check", "--no-input", "--quiet"]
+    # Whether all else of this Python goes with it nobody is told: pip would read some hundred packages for that, seconds
+    quiet = ["--disable-pip-version-check", "--no-input", "--quiet", "--no-warn-conflicts"]
     command = [recipe.python, "-m", "pip", "--python", str(python), "install", *quiet, "-r", str(recipe.file)]
     _run(recipe, command, "pip cannot install it")
 
