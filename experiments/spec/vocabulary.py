@@ -13,6 +13,7 @@ from experiments.config.credentials import HINT, credentials_in
 from experiments.config.errors import ConfigError, choose
 from experiments.config.validate import say
 from experiments.environment_files import environment_files
+from experiments.metric import Metric
 from experiments.metrics import metric_of
 from experiments.parameters import TrainingParameters
 from experiments.spec.matrix import PlannedCell
@@ -37,10 +38,19 @@ class Vocabulary:
     def unknown_metric(self, name: str) -> tuple[str, str] | None:
         """Problem and hint if no trial can have the metric. A workload outside this repository may evaluate what is not in the registry."""
         try:
-            metric = metric_of(name, unlisted=workloads.is_extra(self.workload))
+            metric = self._metric(name)
         except ConfigError as error:
             return f"unknown metric {name!r}", error.hint
         return (f"{name} is a field of each step, not of the summary", "name a summary metric") if metric.of_steps else None
+
+    def _metric(self, name: str) -> Metric:
+        """Raises ConfigError. Where the workload lies is asked only for a metric that is not listed: that looks through all folders."""
+        try:
+            return metric_of(name, unlisted=False)
+        except ConfigError:
+            if not workloads.is_extra(self.workload):
+                raise
+            return metric_of(name)
 
     def value(self, name: str, value: Any) -> tuple[Any, tuple[str, str] | None]:
         """The value as the workload takes it, or problem and hint. `name` must be known."""
