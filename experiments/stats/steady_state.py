@@ -81,10 +81,12 @@ def _transient(medians: Array) -> int:
     line = np.polynomial.Polynomial.fit(np.arange(n), medians, 1)(np.arange(n))
     beside_line = float(((medians - line) ** 2).sum())
 
-    def beside_levels(cut: int) -> float:
-        return float(medians[:cut].var()) * cut + float(medians[cut:].var()) * (n - cut)
+    variance_from = [float(medians[cut:].var()) for cut in range(n // 2 + 1)]
 
-    mser = int(np.argmin([float(medians[d:].var()) / (n - d) for d in range(n // 2 + 1)]))
+    def beside_levels(cut: int) -> float:
+        return float(medians[:cut].var()) * cut + variance_from[cut] * (n - cut)
+
+    mser = int(np.argmin([variance / (n - cut) for cut, variance in enumerate(variance_from)]))
     step = 1 + int(np.argmin([beside_levels(cut) for cut in range(1, n // 2 + 1)]))  # for a rest that drifts, of which MSER drops too much
     for cut in (mser, step) if mser else ():
         if abs(float(medians[:cut].mean()) / float(medians[cut:].mean()) - 1) >= 0.02 and beside_levels(cut) < beside_line:
