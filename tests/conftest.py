@@ -150,7 +150,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = sorted((item for item in items if _shared_by(item)), key=_begins)
         slow = sorted((item for item in items if _is_slow(item) and not _shared_by(item)), key=_begins)
-        fast = (item for item in items if not _is_slow(item) and not _shared_by(item))
+        fast = sorted((item for item in items if not _is_slow(item) and not _shared_by(item)), key=_is_of_a_part)
         items[:] = [*shared, *_in_turns(slow, [list(tests) for _, tests in itertools.groupby(fast, key=lambda item: item.path)])]
 
 
@@ -167,6 +167,11 @@ def _in_turns(slow: list[pytest.Item], files: list[list[pytest.Item]]) -> Iterat
 
 def _is_slow(item: pytest.Item) -> bool:
     return any(item.get_closest_marker(name) for name in ("integration", "fault"))
+
+
+def _is_of_a_part(item: pytest.Item) -> bool:
+    """False for files of the whole repository, which lie above the others. They take longest: test_docs.py alone a minute and more."""
+    return item.path.parent != Path(__file__).parent
 
 
 def _begins(item: pytest.Item) -> tuple[int, float]:
