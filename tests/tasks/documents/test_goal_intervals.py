@@ -78,8 +78,8 @@ def test_a_ratio_has_the_clocks_of_both_sides_where_they_differ_by_a_percent(clo
     """A cell that draws less runs at a higher clock at the same power limit: so much is not the kernels'."""
     base, fast = made([*repeats(workers(0), 100.0), *repeats(workers(1), 150.0)])
     for cell, mhz in ((base, 1735.0), (fast, clock)):
-        for row in cell.rows:
-            row.summary["clock_mean_mhz"] = mhz
+        for one in cell.rows:
+            one.summary["clock_mean_mhz"] = mhz
     goal = goals.Goal.model_validate(
         {"what": "", "suite": "made_up", "source": "", "times": 1.0}
         | {"where": {"dataloader_workers": 1}, "over": {"dataloader_workers": 0}}
