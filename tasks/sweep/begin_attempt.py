@@ -63,7 +63,7 @@ class AttemptStarter:
         starting = self._starting()
         find = partial(launchers.find, self._trial, self._folder, lambda: self._context.launcher, records)
         before = find() if starting is None else self._ask(find)
-        if before and (launch := self._unfinished(before, found_now=starting is not None)):
+        if before and (launch := self._unfinished(before, found_now=starting is not None, again=again)):
             return Attempt(launch, started_here=False)
         if self._context.stop.is_set():
             return None
@@ -100,16 +100,19 @@ class AttemptStarter:
                 return find()
         return self._retry(find)
 
-    def _unfinished(self, launch: Launch, *, found_now: bool) -> Launch | None:
-        """The trial's last launch if its end is unknown; None if it has ended or the sweep was stopped. Raises LaunchError. `found_now`: it
-        has begun, and nobody followed it; it may have ended while its pool was asked, or be on a storage that was not.
+    def _unfinished(self, launch: Launch, *, found_now: bool, again: TrialResult | None) -> Launch | None:
+        """The trial's last launch if no flow saw its end; None if one did, or the sweep was stopped. Raises LaunchError. `again`: as in
+        `begin`. `found_now`: it has begun, and nobody followed it; it may have ended while its pool was asked, or be on a storage that
+        was not.
 
-        The end is unknown if another flow died during the attempt, or gave it up because the pool did not answer. This waits for a pool
-        that does not answer, since its trial must not run twice.
+        No flow saw it if another flow died during the attempt, or gave it up because the pool did not answer. This waits for a pool that
+        does not answer, since its trial must not run twice.
         """
         result = self._context.result_of(launch)
         if result is None or (found_now and result.outcome is not Outcome.CANCELLED):
             return launch
+        if result.outcome.final and (again is None or result.attempt != again.attempt):
+            return launch  # it ended by itself after the caller had looked for its result, which counts
         status = self._retry(lambda: self._context.launcher.status(launch))
         if status is None or (not status.running and not self._ended_unseen(launch, result)):
             return None

@@ -64,7 +64,7 @@ class HeadStart:
         self._stop, self._tried, self._over, self._lock = threading.Event(), threading.Event(), False, threading.Lock()
         self._has_slots = False
         if self._hold:
-            self._hold.acquire(timeout=0)
+            self._hold.acquire(timeout=1)  # not 0: a process of the trial that a dead command left takes it for a moment
             self._take_slots()
 
     def begin(self) -> None:
