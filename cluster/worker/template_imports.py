@@ -7,9 +7,11 @@ import importlib
 import sys
 import threading
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib.abc import MetaPathFinder
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import NoReturn
 
 from cluster.worker.torch_internals import compute_cache_keys
@@ -19,11 +21,10 @@ BASE = ("cluster.worker.trial_session", "cluster.worker.ray_train", "ray.train.t
 # What every trial comes to import: for its optimizer, Ray Train's context and its figures. Here that is done while the flow starts; else
 # the first trial does it while it is waited for, and the template again after it
 EVERY_TRIAL = ("torch._dynamo", "scipy.optimize", "ray.tune")
-# Not imported in the template: they ask for a device, are an entry point, or belong to one process
+# Not imported in the template, by name: they ask for a device, are an entry point, or belong to one process
 _NOT_HERE = (
     "torch._inductor.compile_worker.__main__",
     "torchao",
-    "bitsandbytes",
     "__main__",
     "__mp_main__",
     "multiprocessing.resource_tracker",
@@ -33,6 +34,9 @@ _NOT_HERE = (
 _half_imported: dict[str, str] = {}  # module -> what went wrong
 _asked: list[str] = []  # the packages that asked for a device while they were imported here, once for each time
 _left_out: set[str] = set()  # modules that another template had imported half-way
+# Packages that nothing imports here, not even another import: they are refused to it as a device is. By their names, as most importers find
+# out by those whether they are there. bitsandbytes goes on without a device
+_refused: set[str] = {"bitsandbytes"}
 
 
 def import_modules(names: Iterable[str]) -> None:
@@ -42,16 +46,21 @@ def import_modules(names: Iterable[str]) -> None:
     Then some of its modules are there and hold on to others that are made anew by the next import: of inductor's matrix products those of
     mm were known to it and those of bmm were not. No trial may have such a package; see `spoiled`. A module that fails since it asks for a
     device is no such case: the trial imports it anew, and all that it imports is whole. One that goes on without a device is: bitsandbytes
-    then loads its library for CPUs, and no trial forked with it can use its GPU.
+    would load its library for CPUs, and no trial forked with it could use its GPU. So such a package is refused, and what imports it fails
+    and is imported anew by the trial, at once: left out by name alone, it would come with the next module that imports it.
     """
-    wanted = [name for name in names if name not in sys.modules and name not in _left_out and not name.startswith(_NOT_HERE)]
+    wanted = [name for name in names if name not in sys.modules and _is_for_here(name)]
     gc.disable()  # imports make no garbage, and collections that look for some take a sixth of their time
-    with _no_device():
+    with _no_device(), _refusal():
         for name in wanted:
             _import(name)
         compute_cache_keys()  # each trial would read thousands of files for them; computed once, they are not computed again
     gc.freeze()  # a collection in a forked process must not write to, and so copy, what it shares with the template
     gc.enable()
+
+
+def _is_for_here(name: str) -> bool:
+    return name not in _left_out and _package(name) not in _refused and not name.startswith(_NOT_HERE)
 
 
 def _import(name: str) -> None:
@@ -74,8 +83,10 @@ def _package(name: str) -> str:
 
 
 def leave_out(names: Iterable[str]) -> None:
-    """Import none of these modules in this process: each trial imports them itself."""
+    """Import none of these modules in this process: each trial imports them itself. A whole package is refused to what imports it, too: a
+    part is not, since its package may be imported half-way without it."""
     _left_out.update(names)
+    _refused.update(name for name in _left_out if name == _package(name))
 
 
 def half_imported() -> list[str]:
@@ -112,7 +123,7 @@ class _Began(MetaPathFinder):
 
 
 class DeviceRefused(RuntimeError):
-    """An import asked for a device."""
+    """An import asked for a device, or for a package that would."""
 
 
 def _was_refused_a_device(error: BaseException | None) -> bool:
@@ -139,10 +150,40 @@ def _no_device() -> Iterator[None]:
         torch.cuda._lazy_init = before
 
 
+class _Refuses(MetaPathFinder):
+    """Finds the packages that are refused, where they are installed: who only asks for them learns that they are there."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if fullname not in _refused:
+            return None
+        others = (finder for finder in sys.meta_path if finder is not self)
+        spec = next((spec for finder in others if (spec := finder.find_spec(fullname, path, target)) is not None), None)
+        if spec is not None:
+            spec.loader = _RefusingLoader()
+        return spec
+
+
+class _RefusingLoader(Loader):
+    def exec_module(self, module: ModuleType) -> NoReturn:
+        _asked.append(_asking_package())
+        raise DeviceRefused(f"the template process does not import {module.__name__}, which would ask for a device")
+
+
+@contextmanager
+def _refusal() -> Iterator[None]:
+    """Let nothing import what is refused."""
+    finder = _Refuses()
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
 def _asking_package() -> str:
-    """The package that has called torch, by the innermost frame that is not torch's."""
+    """The package that has called torch or imports, by the innermost frame that is of neither."""
     frames = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_stack(sys._getframe(2)))
-    return next((name for name in map(_package, frames) if name != "torch"), "torch")
+    return next((name for name in map(_package, frames) if name not in ("torch", "importlib")), "torch")
 
 
 def spoiled() -> str | None:

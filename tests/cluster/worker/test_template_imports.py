@@ -141,6 +141,71 @@ print("chooses" in sys.modules)
     assert template.run(code, "asks_too", path=tmp_path)[0] == "asks_too chooses chooses.library"
 
 
+@pytest.mark.parametrize("package", ["chooses", "bitsandbytes"])
+def test_what_imports_a_refused_package_is_left_to_the_trials_at_once_and_whole_there(
+    template: Forks, tmp_path: Path, package: str
+) -> None:
+    """Not module by module, each with a template that forks nothing any more: half the trials of Stable Diffusion were fresh processes, as
+    diffusers imports bitsandbytes. `package`: one that an earlier template learnt of, and the one that is known."""
+    choose = "try:\n    torch.cuda.get_device_properties(0)\n    kind = 'gpu'\nexcept RuntimeError:\n    kind = 'cpu'\n"
+    files = {
+        package: f"import torch.cuda\n{choose}",
+        "asks": f"import importlib.util\nassert importlib.util.find_spec('{package}').origin\n",
+        "models/whole": "",
+        "models/first": f"from models import whole\nimport {package} as chosen\n",
+        "models/second": f"from models import whole, first\nimport {package} as chosen\n",
+    }
+    (tmp_path / "models").mkdir()
+    for name, text in files.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    code = """
+import sys, torch.cuda
+from cluster.worker.template_imports import half_imported, import_modules, leave_out, spoiled
+package = sys.argv[1]
+leave_out(["chooses"])
+import_modules(["models.second", "models.first", "models.whole", package, f"{package}.library", "asks"])
+print(half_imported(), spoiled())
+print(*(name in sys.modules for name in (package, "models.first", "models.second", "models.whole", "asks")))
+whole = sys.modules["models.whole"]
+torch.cuda.get_device_properties = lambda device: None
+import models.first, models.second
+print(models.second.chosen.kind, models.first.chosen is models.second.chosen, models.second.whole is models.first.whole is whole)
+"""
+    assert template.run(code, package, path=tmp_path) == ["[] None", "False False False True True", "gpu True True"]
+
+
+def test_what_goes_on_without_a_refused_package_is_left_to_the_trials_and_the_next_template(template: Forks, tmp_path: Path) -> None:
+    """In a trial it would go on with it."""
+    (tmp_path / "bitsandbytes.py").touch()
+    (tmp_path / "goes_on.py").write_text("try:\n    import bitsandbytes\nexcept Exception:\n    bitsandbytes = None\n")
+    (tmp_path / "uses.py").write_text("import goes_on\n")
+    code = """
+import sys
+from cluster.worker.template_imports import half_imported, import_modules, leave_out, spoiled
+leave_out(sys.argv[1:])
+import_modules(["uses", "made_by_a_trial"])
+print(*half_imported())
+print(spoiled(), "goes_on" in sys.modules)
+import goes_on
+print(goes_on.bitsandbytes is not None)
+"""
+    first = template.run(code, path=tmp_path)
+    assert first[:2] == ["goes_on uses", "uses was imported without the device that it asked for True"]
+    assert template.run(code, *first[0].split(), path=tmp_path) == ["", "None False", "True"]
+
+
+def test_a_refused_package_that_is_not_installed_is_not_found(template: Forks, tmp_path: Path) -> None:
+    (tmp_path / "does_without.py").write_text("try:\n    import bitsandbytes\nexcept ModuleNotFoundError:\n    found = False\n")
+    code = """
+import sys
+from cluster.worker.template_imports import import_modules, spoiled
+before = list(sys.meta_path)
+import_modules(["does_without"])
+print(sys.modules["does_without"].found, spoiled(), sys.meta_path == before)
+"""
+    assert template.run(code, path=tmp_path) == ["False None True"]
+
+
 def test_inductor_knows_every_matrix_product_where_there_is_a_gpu(template: Forks) -> None:
     """There its modules import each other in another way. Those that a trial had imported were once imported by name: without a lowering
     for bmm, every trial with stock attention crashed that was compiled in a process forked then."""
