@@ -14,6 +14,7 @@ from tasks.analysis.judge_cells import APART, DISTURBED, ONE_BESIDE, ONE_IN_COMM
 from tasks.analysis.same_work import groups_of_work
 from tasks.analysis.waterfall import traced_ranks, why_left_out
 from tasks.report.comparison_table import TextTable
+from tasks.report.missing_ranks import missing_rank_sentences
 from tasks.report.section import ReportSource, Section, table_section
 from tasks.report.text_format import listed, percent, quantity, ratio_with_interval, seconds
 
@@ -29,7 +30,7 @@ ABOUT = (
 
 
 def section(source: ReportSource) -> Section | None:
-    return table_section("scaling", "Scaling", scaling(source.cells), " ".join(filter(None, [ABOUT, _not_told(source.cells)])))
+    return table_section("scaling", "Scaling", scaling(source.cells), " ".join(filter(None, [ABOUT, *_not_told(source.cells)])))
 
 
 def scaling(cells: Sequence[Cell]) -> TextTable:
@@ -64,17 +65,24 @@ def _communication(cell: Cell) -> tuple[str, str, str]:
     """The all-reduce alone, what is exposed of a step's communication, and its share. Shards have none that could be left out: of them
     the traced steps tell."""
     alone, exposed, share = (cell.mean(name) for name in COMMUNICATION)
-    if exposed is not None or cell.devices == 1 or not (ranks := traced_ranks(cell)):
+    if not _is_traced(cell):
         return seconds(alone), seconds(exposed), percent(share)
+    ranks = traced_ranks(cell)
     found, step = (sum(rank[part] for rank in ranks) / len(ranks) for part in ("communication_s", "step_s"))
     return seconds(alone), f"{seconds(found)} of {seconds(step)}, traced", f"{percent(found / step)}, traced"
 
 
-def _not_told(cells: Sequence[Cell]) -> str:
-    """Of which cells the traced steps would tell of communication, and do not; empty for none."""
+def _is_traced(cell: Cell) -> bool:
+    """Whether its traced steps are what tells of its communication."""
+    return cell.devices > 1 and cell.mean(COMMUNICATION[1]) is None and bool(traced_ranks(cell))
+
+
+def _not_told(cells: Sequence[Cell]) -> list[str]:
+    """Of which cells and ranks the traced steps would tell of communication, and do not; empty for none."""
     names = [cell.short for cell in cells if cell.devices > 1 and cell.mean(COMMUNICATION[1]) is None and why_left_out(cell)]
     why = "those steps are not as many of each kind, or their kinds are not known"
-    return f"What was traced of {listed(names)} is not shown: {why}." if names else ""
+    left_out = [f"What was traced of {listed(names)} is not shown: {why}."] if names else []
+    return left_out + missing_rank_sentences(cell for cell in cells if _is_traced(cell))
 
 
 def scaling_sentences(cells: Sequence[Cell]) -> list[str]:

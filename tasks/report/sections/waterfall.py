@@ -18,7 +18,6 @@ from tasks.analysis.waterfall import (
     LAUNCHES,
     SHAPES,
     Waterfall,
-    missing_ranks,
     slower,
     traced,
     traced_ranks,
@@ -26,6 +25,7 @@ from tasks.analysis.waterfall import (
     why_left_out,
 )
 from tasks.report.comparison_table import TextTable
+from tasks.report.missing_ranks import missing_rank_sentences
 from tasks.report.section import Block, Bullets, ReportSource, Section
 from tasks.report.tables import turned, without_empty
 from tasks.report.text_format import listed, number, percent, quantity
@@ -67,7 +67,7 @@ def section(source: ReportSource) -> Section | None:
     notes = [
         *problems,
         *_disturbed(found),
-        *_missing(found),
+        *missing_rank_sentences(cell for cell, _ in found),
         *_not_apart(found),
         *_slower(found),
         *_of_launches(found),
@@ -166,19 +166,6 @@ def _disturbed(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
     """Whose traced trial was disturbed, since every one of the cell was."""
     names = [cell.short for cell, _ in found if (row := traced(cell)) is not None and row.disturbed]
     return [f"{_cells(names, found)}: other work disturbed the trial that was traced."] if names else []
-
-
-def _missing(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:
-    """Of which ranks of a cell nothing is told, and why."""
-    lines = []
-    for cell, _ in found:
-        alike: dict[str | None, list[str]] = {}
-        for rank, why in missing_ranks(cell).items():
-            alike.setdefault(why, []).append(str(rank))
-        for why, ranks in alike.items():
-            which = f"the trace of rank {ranks[0]} is" if len(ranks) == 1 else f"the traces of ranks {listed(ranks)} are"
-            lines.append(f"{cell.short}: {which} missing ({why or 'why was not recorded'}), so all means are of the other ranks.")
-    return lines
 
 
 def _slower(found: Sequence[tuple[Cell, Waterfall]]) -> list[str]:

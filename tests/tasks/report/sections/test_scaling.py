@@ -89,19 +89,35 @@ def sharded(**profile: Any) -> list[Any]:
     return made(rows, settings(columns="devices", baseline={}))
 
 
+TRACED = [{"rank": rank, "communication_s": communication_s, "step_s": 0.2} for rank, communication_s in enumerate((0.02, 0.04))]
+
+
 def test_of_shards_the_traced_steps_tell_what_communication_is_exposed() -> None:
     """The mean over the ranks; nothing could be left out of such a step to compare with."""
-    table = scaling(sharded(profile={"ranks": [{"communication_s": 0.02, "step_s": 0.2}, {"communication_s": 0.04, "step_s": 0.2}]}))
+    table = scaling(sharded(profile={"ranks": TRACED}))
     assert column(table, "exposed") == ["–", "30.0 ms of 200 ms, traced"]
     assert column(table, "communication share") == ["–", "15.0 %, traced"]
     assert column(table, "all-reduce alone") == ["–", "–"]
 
 
 def test_what_was_measured_without_a_trace_is_shown_before_what_a_trace_tells() -> None:
-    traced = {"ranks": [{"communication_s": 0.02, "step_s": 0.2}]}
+    traced = {"ranks": TRACED}
     measured = {"communication_s": 0.018, "communication_exposed_s": 0.013, "communication_share": 0.05}
     [_, two] = scaling(made([*sharded()[0].rows, row({"pool": "cpu", "devices": 2}, 190.0, summary=measured, profile=traced)])).rows
     assert two[5:8] == ["18.0 ms", "13.0 ms", "5.0 %"]
+
+
+def test_ranks_that_a_mean_of_traced_steps_lacks_are_named() -> None:
+    """And only there: what was measured without a trace is of all of them."""
+
+    def text(ranks: list[Any], **more: Any) -> str:
+        shards = row({"pool": "cpu", "devices": 2}, 190.0, profile={"ranks": ranks, "missing_ranks": [{"rank": 1, "why": "a"}]}, **more)
+        found = section(source_of([row({"pool": "cpu", "devices": 1}, 100.0), shards], settings(columns="devices", baseline={})))
+        assert found is not None and isinstance(found.text, str)
+        return found.text.removeprefix(ABOUT)
+
+    assert text(TRACED[:1]) == " devices 2: the trace of rank 1 is missing (a), so all means are of the other ranks."
+    assert text(TRACED) == text(TRACED[:1], summary={"communication_exposed_s": 0.013}) == ""
 
 
 def test_what_traced_steps_of_another_mix_than_all_would_tell_is_not_shown_and_that_is_said() -> None:
