@@ -71,7 +71,7 @@ def _of_file(error: OSError) -> str:
         IsADirectoryError: "a folder is where a file should be: move it away",
         NotADirectoryError: "a file is where a folder should be: move it away",
         PermissionError: "give yourself the right to read and write there, or name another folder with SWEEPBENCH_RUNS",
-        FileNotFoundError: "it was removed, or never written",
+        FileNotFoundError: "it was removed, was never written, or could not be made",
     }
     hint = hints.get(type(error), "see that its disk is there and has room")
     return f"{os.fsdecode(error.filename)}: {error.strerror or error}; {hint}"

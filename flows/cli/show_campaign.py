@@ -67,8 +67,8 @@ def print_in_vain(err: Console, file: str, own: list[str]) -> None:
 
 
 def print_left(err: Console, entries: Sequence[Entry], asked: str, go_on: str, *, told_to_end: bool) -> None:
-    """After a run: what the same command, with the words `go_on`, would go on with, else that all that fits is measured; and which sweeps
-    have fewer rounds than they are to have for want of time: see Entry."""
+    """After a run: what the same command, with the words `go_on`, would go on with, else that all that fits is measured; which sweeps
+    have fewer rounds than they are to have for want of time (see Entry); and how pages are written of what has ended, if anything has."""
     open_ones = [entry.name for entry in entries if entry.fits(float("inf"))]
     unreported = [entry.name for entry in entries if entry.unreported and entry.name not in open_ones]
     if told_to_end:
@@ -88,7 +88,8 @@ def print_left(err: Console, entries: Sequence[Entry], asked: str, go_on: str, *
         if entry.short_of and (decide := entry.plan.decide):
             has = f"{entry.name} has {plural(entry.plan.last_round, 'round')} of at least {decide.least}"
             err.print(f"{has}: no other fits in {entry.short_of}; a longer one lets it go on", highlight=False, soft_wrap=True)
-    err.print(f"write its pages: sweep campaign {asked} --publish", highlight=False, markup=False, soft_wrap=True)
+    if any(len(entry.to_do) < len(entry.plan.trials) for entry in entries):
+        err.print(f"write its pages: sweep campaign {asked} --publish", highlight=False, markup=False, soft_wrap=True)
 
 
 def print_page(out: Console, err: Console, page: WrittenPage) -> None:

@@ -118,9 +118,11 @@ def test_a_sweep_whose_start_takes_all_its_time_in_a_run_says_which_key_to_chang
         assert (done.exit_code, machine.ran) == (1, [[]]), done.output
         assert "this run measured nothing: the time that two.yaml gives its sweeps was too short for a trial" in done.stderr
         assert "; give more there, such as `per_run: 1m` of slow\n" in done.stderr
+        assert "--publish" not in done.stderr, "there is nothing to write"
     machine.file.write_text(ROUNDS.format(run="10m", own="60m, per_run: 1m"))
     done = machine()
     assert (done.exit_code, machine.counts) == (0, [("smoke", 1)]) and "measured nothing" not in done.stderr
+    assert f"write its pages: sweep campaign {machine.file} --publish" in done.stderr
 
 
 @pytest.mark.parametrize(

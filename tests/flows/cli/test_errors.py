@@ -38,7 +38,7 @@ def test_files_are_named_with_what_would_be_right(tmp_path: Path, runs: Path) ->
     for path, hint in (
         (tmp_path, "Is a directory; a folder is where a file should be: move it away"),
         (tmp_path / "file" / "x", "Not a directory; a file is where a folder should be: move it away"),
-        (tmp_path / "none", "No such file or directory; it was removed, or never written"),
+        (tmp_path / "none", "No such file or directory; it was removed, was never written, or could not be made"),
     ):
         assert line_of(raised(path.read_text)) == f"{path}: {hint}"
     assert not runs.exists()
