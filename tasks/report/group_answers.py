@@ -42,14 +42,14 @@ def why_apart(answers: Sequence[Answer]) -> str:
 
 
 def of_groups(answers: Sequence[Answer]) -> str:
-    """In one line, of each group with something to compare its winner, by how much, or that it is undecided.
+    """In one line without its stop, of each group with something to compare its winner, by how much, or that it is undecided.
 
     More than MOST_NAMES groups are counted. Those with a winner are named first, and all others only where there is room.
     """
     ranked = _ranked(answers)
     if not ranked:
         return headline_of_groups(answers)
-    return f"{_of_few(ranked) if len(ranked) <= MOST_NAMES else _of_many(ranked)}."
+    return _of_few(ranked) if len(ranked) <= MOST_NAMES else _of_many(ranked)
 
 
 def is_any_compared(answers: Sequence[Answer]) -> bool:

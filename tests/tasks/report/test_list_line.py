@@ -100,6 +100,18 @@ def test_a_time_by_sample_of_several_in_a_batch_is_told_from_that_of_one(size: i
     assert line.endswith(f"; {told}") is several and ("300 ms ±2.5 %" in line)
 
 
+def test_what_is_said_of_several_groups_goes_on_with_what_a_time_by_sample_is() -> None:
+    """The index of results had a stop within the sentence: `Undecided: batch_size 1 and batch_size 4.; latency per sample is`."""
+    metric, precisions = "latency_per_sample_s", ("fp16", "bf16")
+    cells = [{"pool": "cpu", "batch_size": batch, "precision": name} for batch in (1, 4) for name in precisions]
+    rows = [one for at, cell in enumerate(cells) for one in repeats(cell, 0.3, turned(ROUGH, at), metric=metric)]
+    suite = settings(metric=metric, rows=("batch_size",), columns="precision", baseline={"precision": "fp16"})
+    assert list_line(report_of(rows, suite | {"same_work": ["batch_size"]})) == (
+        "Undecided: batch_size 1 and batch_size 4; "
+        "latency per sample is the latency of a batch divided by its samples, of which none is done before the batch."
+    )
+
+
 def test_behind_how_the_rate_grows_what_is_undecided_goes_on_in_the_same_sentence() -> None:
     suite = settings(metric="throughput", rows=("devices",))
     places = [(devices, count) for devices in (1, 2) for count in (0, 1)]
