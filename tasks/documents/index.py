@@ -11,6 +11,8 @@ from tasks.report.markdown import grid, md
 from tasks.report.other_hosts import on_other_hosts
 from tasks.report.published_pages import Page, SweepOnPage
 from tasks.report.text_format import listed
+from tasks.report.told_apart import told_apart
+from tasks.sweep.request_text import set_and_chosen
 
 HEAD = """# Results
 
@@ -76,9 +78,16 @@ def index_of(pages: Sequence[Page], found: Mapping[Path, str], goals: GoalTables
     return "\n".join([HEAD, *(f"{text}\n{table}\n" for text, table in tables)])
 
 
+def _heading(sweep: SweepOnPage) -> str:
+    suite = sweep.plan.suite
+    return suite.report.title or f"{title_of(suite)}: {suite.description.removesuffix('.')}"
+
+
 def _row(page: Page, sweep: SweepOnPage, found: str, on_others: Sequence[tuple[Page, SweepOnPage]]) -> list[str]:
-    plan = sweep.plan
-    what = plan.suite.report.title or f"{title_of(plan.suite)}: {plan.suite.description.removesuffix('.')}"
+    plan, heading = sweep.plan, _heading(sweep)
+    alike = [one.plan.request for one in page.sweeps if _heading(one) == heading]
+    own, *others = [set_and_chosen(one.set, one.only) for one in (plan.request, *alike)]
+    what = told_apart(heading, own, others)
     again = [f"the same on another host: {listed([_link(*other) for other in on_others])}"] if on_others else []
     return [
         _link(page, sweep),

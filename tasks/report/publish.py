@@ -43,6 +43,7 @@ from tasks.report.section import Bullets, Section
 from tasks.report.sections.device_state import clocks_in_brief
 from tasks.report.sections.parameters import settings_text
 from tasks.report.text_format import devices_told, listed
+from tasks.report.told_apart import told_apart
 from tasks.report.whole_sweep import why_not_whole
 from tasks.report.write import keep_knowledge, render_report
 from tasks.sweep.dataset import is_drawn
@@ -137,7 +138,8 @@ def _why_not_there(folder: Path) -> list[str]:
 def write_page(sweeps: Sequence[PublishedSweep], missing: Sequence[Lack], folder: Path, page: Path) -> None:
     """README, manifest and what is missing, of a folder that holds the files of these sweeps, and is to become `page`."""
     together = pooled_certificates([sweep.certificates for sweep in sweeps])
-    sweeps = [replace(one, heading=_told_apart(one, [other for other in sweeps if other.heading == one.heading])) for one in sweeps]
+    alike = {one.heading: [other.set_ for other in sweeps if other.heading == one.heading] for one in sweeps}
+    sweeps = [replace(one, heading=told_apart(one.heading, one.set_, alike[one.heading])) for one in sweeps]
     elsewhere = same_on_others(page, [folder / one.sweep_id for one in sweeps])
     told = {"title": _title(sweeps), "sweeps": sweeps, "missing": missing, "together": together, "elsewhere": elsewhere}
     text = render_text("published.md.jinja", **told)
@@ -153,13 +155,6 @@ def _title(sweeps: Sequence[PublishedSweep]) -> str:
     kind = kinds.pop() if len(kinds) == 1 else ""
     devices = devices_told(device for sweep in sweeps for device in sweep.devices)
     return ", ".join(filter(None, [f"{kind} of {what}" if kind else what, devices]))
-
-
-def _told_apart(sweep: PublishedSweep, alike: Sequence[PublishedSweep]) -> str:
-    """The heading, with what this sweep set otherwise than others of the same heading, one of which may have set nothing."""
-    names = dict.fromkeys(name for one in alike for name in one.set_)
-    differ = [name for name in names if len({one.set_.get(name) for one in alike}) > 1]
-    return "; ".join([sweep.heading, *(f"{name} {sweep.set_[name]}" for name in differ if name in sweep.set_)])
 
 
 def _publish_sweep(store: SweepStore, target: Path, part: Plan | None = None) -> PublishedSweep:

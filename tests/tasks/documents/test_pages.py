@@ -7,6 +7,7 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -258,6 +259,29 @@ def test_the_index_has_a_line_for_each_sweep_and_the_records(pages: list[Page], 
     alone = index_of([replace(pages[0], sweeps=pages[0].sweeps[:1])], found, TABLES, "")
     assert "\n| [page](page/README.md) | " in alone, "its head is the page's"
     assert "Pages without a manifest" not in index_of(pages[:1], found, TABLES, "")
+
+
+def test_lines_of_one_title_are_told_apart_by_what_each_sweep_set_and_chose(pages: list[Page], found: dict[Path, str]) -> None:
+    """Two language models had the same line, and findings that contradicted each other. A sweep of another title tells nothing of them."""
+    page = pages[0]
+    asked: list[dict[str, Any]] = [
+        {"set": {"measure_s": 3, "seed": 1}, "only": {"model": ["llama3-8b"]}},
+        {"set": {"seed": 1}, "only": {"model": ["qwen3-0.6b"]}},
+        {"set": {"seed": 2}},
+    ]
+    plans = [
+        one.plan.model_copy(update={"request": one.plan.request.model_copy(update=more)})
+        for one, more in zip(page.sweeps, asked, strict=True)
+    ]
+    titled = plans[2].suite.model_copy(update={"report": plans[2].suite.report.model_copy(update={"title": "Other"})})
+    plans[2] = plans[2].model_copy(update={"suite": titled})
+    changed = replace(page, sweeps=[replace(one, plan=plan) for one, plan in zip(page.sweeps, plans, strict=True)])
+    lines = [line for line in index_of([changed], found, TABLES, "").splitlines() if line.startswith("| [page]")]
+    assert [line.split(" | ")[1] for line in lines] == [
+        "made\\_up: Made-up numbers; measure\\_s 3; model llama3-8b",
+        "made\\_up: Made-up numbers; model qwen3-0.6b",
+        "Other",
+    ]
 
 
 def test_sweeps_that_ask_the_same_on_other_hosts_name_each_other(pages: list[Page]) -> None:
