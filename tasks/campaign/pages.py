@@ -45,8 +45,8 @@ class WrittenPage(NamedTuple):
 
 @dataclass(frozen=True)
 class _Measured:
-    """A sweep as its page has it. `plan`: with the title that the file gives it, without what there was no time for, and without what only
-    the infrastructure ended; `is_part`: it is not the sweep's own."""
+    """A sweep as its page has it. `plan`: with the title that the file gives what it asked for, without what there was no time for, and
+    without what only the infrastructure ended; `is_part`: it is not the sweep's own."""
 
     store: SweepStore
     plan: Plan
@@ -69,7 +69,8 @@ def publish_pages(file: CampaignFile, state: CampaignState, root: Path, *, chang
     each. What there was no time for, and what only the infrastructure ended, is not on the page, which names it; the sweep stays as it is.
     Of a page that is there, sweeps stay that asked for something else, or ran on another card of the same short name (40 or 80 GB): they
     may have run on another machine, whose runs are not here. `changed`: what the file asks for by now, and a sweep of it did not, is told
-    as not measured; a rehearsal's options are not in the file. Raises OSError; CampaignError where nothing was measured at all.
+    as not measured, and such a sweep keeps its title; a rehearsal's options are not in the file. Raises OSError; CampaignError where
+    nothing was measured at all.
     """
     if not any(_may_be_measured(store) for store in (_store(spec, state) for spec in file.sweeps) if store):
         raise CampaignError(f"nothing of {file.campaign} was measured yet; the same command without --publish measures it")
@@ -78,7 +79,7 @@ def publish_pages(file: CampaignFile, state: CampaignState, root: Path, *, chang
 
 
 def _pages_of(to: str, specs: Sequence[CampaignSweep], state: CampaignState, root: Path, *, changed: bool) -> Iterator[WrittenPage]:
-    pages, unmeasured = _by_folder(to, specs, state)
+    pages, unmeasured = _by_folder(to, specs, state, changed=changed)
     if changed:
         asked = {one.store.sweep_id: asked_for(one.plan.request) for page in pages.values() for one in page.sweeps}
         unmeasured += [spec for spec in specs if asked.get(state.sweeps.get(spec.called, ""), asked_for(spec)) != asked_for(spec)]
@@ -93,7 +94,9 @@ def _pages_of(to: str, specs: Sequence[CampaignSweep], state: CampaignState, roo
             yield WrittenPage(folder, None, [], [], str(error))
 
 
-def _by_folder(to: str, specs: Sequence[CampaignSweep], state: CampaignState) -> tuple[dict[str, _Page], list[CampaignSweep]]:
+def _by_folder(
+    to: str, specs: Sequence[CampaignSweep], state: CampaignState, *, changed: bool
+) -> tuple[dict[str, _Page], list[CampaignSweep]]:
     """Each page, and the entries of which nothing was measured. A sweep that cannot be read refuses the page that it would be on; all of
     them where its results do not tell which."""
     pages, unmeasured, unplaced = dict[str, _Page](), list[CampaignSweep](), list[str]()
@@ -103,7 +106,7 @@ def _by_folder(to: str, specs: Sequence[CampaignSweep], state: CampaignState) ->
             if store is None or not _measured(store):
                 unmeasured.append(spec)
                 continue
-            one = _on_page(spec, store)
+            one = _on_page(spec, store, changed=changed)
             pages.setdefault(to.replace(DEVICE, _devices(_environments(store, one.plan))), _Page()).sweeps.append(one)
         except UserError as error:
             assert store is not None
@@ -256,10 +259,12 @@ def _may_be_measured(store: SweepStore) -> bool:
         return True
 
 
-def _on_page(spec: CampaignSweep, store: SweepStore) -> _Measured:
+def _on_page(spec: CampaignSweep, store: SweepStore, *, changed: bool) -> _Measured:
     """Raises DamagedFile for its plan."""
     before = store.load_plan()
-    plan = titled(cut(store, restored(before), lost=True), spec)  # as the file calls it now: no run takes up one of which all is measured
+    plan = cut(store, restored(before), lost=True)
+    if not changed or asked_for(plan.request) == asked_for(spec):  # else the file's title may be of what was not measured
+        plan = titled(plan, spec)  # as the file calls it now: no run takes up one of which all is measured
     ended = {trial.key for trial in plan.cut if readable_result(store, trial.key) is not None}
     told = sentences(plan, ended, {trial.key for trial in before.cut})
     return _Measured(store, plan, plan != before, [Lack(called=spec.called, sweep_id=store.sweep_id, what=what) for what in told])

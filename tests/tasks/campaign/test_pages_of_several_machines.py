@@ -278,12 +278,15 @@ def test_a_title_that_the_file_gives_by_now_is_on_the_page_and_the_sweep_stays_a
 
 @pytest.mark.parametrize(("changed", "size", "told"), [(True, 8, False), (True, 16, True), (False, 16, False)])
 def test_what_an_entry_asks_for_since_it_was_changed_is_told_as_not_measured(page: Path, changed: bool, size: int, told: bool) -> None:
-    """Its sweep, which asked for something else, is on the page. The options of a rehearsal are in no file."""
+    """Its sweep, which asked for something else, is on the page, and not under a title of what it did not ask for. The options of a
+    rehearsal are in no file."""
     measured(AGAIN, set={"batch_size": size})
     [found] = publish_pages(FILE, CampaignState(campaign="two", sweeps={"large": NEW, "small": AGAIN}), page.parent, changed=changed)
     small = "small (made_up, profile smoke with batch_size 8): not measured when this page was written"
     shutil.rmtree(page)
-    [alone] = publish_pages(FILE, CampaignState(campaign="two", sweeps={"small": AGAIN}), page.parent, changed=changed)
+    titled = FILE.model_copy(update={"sweeps": [FILE.sweeps[0].model_copy(update={"title": "At batch 8"}), *FILE.sweeps[1:]]})
+    [alone] = publish_pages(titled, CampaignState(campaign="two", sweeps={"small": AGAIN}), page.parent, changed=changed)
+    assert ("At batch 8" in (page / "README.md").read_text()) is not told
     assert AGAIN in sweeps_of(page) and (small in missing_of(page)) is told
     assert small not in [lack.sentence for lack in found.missing], "the page had a sweep that asked for it"
     assert alone.readme is not None
