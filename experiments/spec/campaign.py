@@ -30,6 +30,7 @@ DEVICE = "{device}"  # in `to`: the device that the sweep ran on, such as h100
 RENAMED = {"h200-x1": ("gpu-x1", "gpu-x1-large"), "h200-x2": ("gpu-x2",), "h200-x4": ("gpu-x4",)}
 # What a sweep is asked for with -> the key that says so here
 _ASKED_WITH = {"suite": "suite", "--profile": "profile", "--pool": "pools", "--only": "only", "--set": "set"}
+_OF_POOLS = ("devices", "limit")  # pools have too few devices, or are so many that each cell on each is too much
 _PAGE = re.compile(rf"{RESULTS}/[A-Za-z0-9][A-Za-z0-9._-]*")
 _FILE_NAME = re.compile(r".*\.[A-Za-z]+")  # README.md; but not qwen2.5
 _HERE = Path(__file__).resolve().parents[1] / "campaigns"
@@ -127,8 +128,11 @@ class CampaignFile(Strict):
 
 
 def _of_overrides(sweep: CampaignSweep, found: Problem) -> str | None:
-    """The key of a sweep that makes its suite's cells wrong, which are right without; None where it says neither."""
-    return "set" if found.key in sweep.set else next((key for key in ("set", "only") if getattr(sweep, key)), None)
+    """The key of a sweep that makes its suite's cells wrong, which are right without; None where it says none of them."""
+    if found.key in sweep.set:
+        return "set"
+    first = ("pools",) if found.key in _OF_POOLS else ()
+    return next((key for key in (*first, "set", "only") if getattr(sweep, key)), None)
 
 
 def load_campaign(name_or_path: str) -> CampaignFile:

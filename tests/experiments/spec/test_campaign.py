@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cluster.pools.pool import load_pools
-from experiments.config.errors import ConfigError
+from experiments.config.errors import ConfigError, Problem
 from experiments.spec.campaign import campaigns, load_campaign
 from experiments.spec.load import load_suite
 from experiments.spec.matrix import PlannedCell, expand
@@ -232,3 +232,21 @@ def test_a_campaign_that_was_renamed_says_what_it_is_called_today(old: str, new:
     with pytest.raises(ConfigError, match=f"{old}: is called otherwise today; {hint}$"):
         load_campaign(old)
     assert [load_campaign(one).campaign for one in new] == new
+
+
+@pytest.mark.parametrize(
+    ("asks", "key", "told"),
+    [
+        ("pools: [cpu], set: {steps: 50}", "limit", "pools"),  # the same cells on each of them
+        ("pools: [cpu], set: {devices: 9}", "devices", "set.devices"),
+        ("pools: [cpu], set: {steps: 50}", "", "set"),
+        ("set: {steps: 50}, only: {model: [a]}", "devices", "set"),
+        ("only: {model: [a]}", "limit", "only"),
+    ],
+)
+def test_cells_that_are_wrong_with_what_a_sweep_asks_for_are_told_at_the_key_that_makes_them_so(
+    tmp_path: Path, asks: str, key: str, told: str
+) -> None:
+    file = load_campaign(written(tmp_path, GOOD.replace("budget: 3m", asks)))
+    found = file.problem_of(file.sweeps[0], Problem("synthetic.yaml with overrides", None, key, "are too many", ""), set())
+    assert (found.line, found.key) == (4, f"sweeps[0].{told}")

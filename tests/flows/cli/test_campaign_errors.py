@@ -137,6 +137,31 @@ sweeps:
     assert away.exit_code == 1 and said in " ".join(away.output.split())
 
 
+@pytest.mark.parametrize("other", ["set: {measure_s: 1}", "only: {rung: [baseline]}"])
+def test_pools_that_are_too_small_are_told_at_their_line_whatever_else_the_sweep_asks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    small = tmp_path / "pools.yaml"
+    small.write_text("pools: {small: {device: cpu, address: embedded, accelerators_per_node: 1}}")
+    monkeypatch.setenv("SWEEPBENCH_POOLS", str(small))
+    file = tmp_path / "wrong.yaml"
+    file.write_text(
+        f"""\
+campaign: wrong
+budget: 10m
+sweeps:
+  - suite: vit
+    profile: x2
+    pools: [small]
+    {other}
+    to: docs/results/a
+"""
+    )
+    done = CliRunner().invoke(app, ["campaign", str(file), "--plan"])
+    said = "wrong.yaml:6: sweeps[0].pools: 2 devices are more than the pool small has; at most 1"
+    assert done.exit_code == 1 and said in " ".join(done.output.split())
+
+
 @pytest.mark.parametrize(("option", "said"), [("--budget", "'' is not a duration"), ("--state", "'' is no name of a campaign's state")])
 def test_an_option_without_a_value_is_no_default(tmp_path: Path, option: str, said: str) -> None:
     """As of a script whose variable is empty."""
