@@ -69,7 +69,7 @@ def spike_table(cells: Sequence[Cell]) -> TextTable:
 
 def spikes_sentence(cells: Sequence[Cell]) -> str:
     """`Loss spikes: 9 in 3 trials of adamw (3 each), 18 in 4 trials of stable_adamw (2 to 6 each).` Of many cells that with the most,
-    and in how many there are any. Empty where none looks for spikes."""
+    in how many there are any, and of how many it is not known. Empty where none looks for spikes."""
     counts = [(cell, found) for cell in cells if (found := [result for row in cell.rows if (result := spikes_of(row)) is not None])]
     if not counts:
         return ""
@@ -77,15 +77,23 @@ def spikes_sentence(cells: Sequence[Cell]) -> str:
     told = [_counted(name, found) for name, (_, found) in zip(names, counts, strict=True)]
     if len(told) <= _ROOM:
         return f"Loss spikes: {', '.join(told)}."
-    totals = [sum(len(one.loss) for one in found) for _, found in counts]
-    most = max(range(len(told)), key=totals.__getitem__)
-    return f"Loss spikes in {sum(map(bool, totals))} of {len(told)} cells, the most {told[most]}."
+    totals = {text: sum(len(one.loss) for one in found) for text, (_, found) in zip(told, counts, strict=True) if _judged(found)}
+    most = max(totals, key=totals.__getitem__, default="")
+    parts = [f"Loss spikes in {sum(map(bool, totals.values()))} of {len(totals)} cells"] if totals else ["Loss spikes"]
+    parts += [f"the most {most}"] if totals.get(most) else []
+    unknown = len(told) - len(totals)
+    return f"{', '.join(parts)}{'; ' if totals else ': '}unknown in {plural(unknown, 'cell')}." if unknown else f"{', '.join(parts)}."
+
+
+def _judged(found: Sequence[LossSpikes]) -> bool:
+    """Whether all trials have enough losses for the number of their spikes to be known."""
+    return all(one.judged for one in found)
 
 
 def _counted(name: str, found: Sequence[LossSpikes]) -> str:
     """`11 in 3 trials of adamw (3 to 5 each)`; that it is not known where a trial has too few losses."""
     where = f"in {plural(len(found), 'trial')} of {name}"
-    if not all(one.judged for one in found):
+    if not _judged(found):
         return f"unknown {where}"
     each = sorted(len(one.loss) for one in found)
     span = f"{each[0]} to {each[-1]}" if each[0] < each[-1] else str(each[0])
@@ -94,7 +102,7 @@ def _counted(name: str, found: Sequence[LossSpikes]) -> str:
 
 def _found(results: Sequence[tuple[TrialRow, LossSpikes]]) -> str:
     """How many loss spikes the repeats have; a dash where too few losses are known."""
-    return str(sum(len(result.loss) for _, result in results)) if all(result.judged for _, result in results) else "–"
+    return str(sum(len(result.loss) for _, result in results)) if _judged([result for _, result in results]) else "–"
 
 
 def _of_tensor(results: Sequence[tuple[TrialRow, LossSpikes]], tensor: str) -> list[str]:

@@ -81,6 +81,30 @@ def test_of_many_cells_the_one_with_the_most_spikes_is_told(count: int, begins: 
     assert told.startswith(begins) and told.count(" of rule-") == (count if count == 8 else 1)
 
 
+@pytest.mark.parametrize(
+    ("spiky", "calm", "few", "told"),
+    [
+        (7, 1, 1, "Loss spikes in 7 of 8 cells, the most 2 in 1 trial of spiky-0; unknown in 1 cell."),
+        (0, 7, 2, "Loss spikes in 0 of 7 cells; unknown in 2 cells."),
+        (0, 9, 0, "Loss spikes in 0 of 9 cells."),
+        (0, 0, 9, "Loss spikes: unknown in 9 cells."),
+    ],
+)
+def test_of_many_cells_those_of_which_nothing_is_known_are_not_counted_as_without_spikes(
+    spiky: int, calm: int, few: int, told: str
+) -> None:
+    """Two trials of such a cell have more spikes than any other cell, and the third one too few losses to tell."""
+    rows = [*(watched_row(f"spiky-{at}") for at in range(spiky)), *(quiet(f"calm-{at}", 1) for at in range(calm))]
+    rows += [one for at in range(few) for one in (watched_row(f"few-{at}"), watched_row(f"few-{at}", repeat=2), short(f"few-{at}"))]
+    assert spikes_sentence(made(rows, settings(columns="update_rule", baseline={}))) == told
+
+
+def short(rule: str) -> TrialRow:
+    one = watched_row(rule, repeat=3)
+    one.losses[:] = np.nan
+    return one
+
+
 def quiet(rule: str, repeat: int) -> TrialRow:
     one = watched_row(rule, repeat=repeat)
     one.losses[:] = 2.0 + 0.001 * (-1.0) ** np.arange(one.losses.size)
