@@ -1,10 +1,12 @@
-"""The command that runs a sweep again: narrowed to one cell, or with more repeats."""
+"""The command that runs a sweep again: narrowed to one cell, with more repeats, or with more time."""
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterator
 
+from experiments.config import duration
 from experiments.config.scalar_text import yaml_text
 from experiments.trial import Trial
 from tasks.sweep.request_text import command_of
@@ -28,9 +30,20 @@ def cell_command(trial: Trial, plan: Plan) -> str:
     return reproduce(trial, command)
 
 
-def anew_command(plan: Plan) -> str:
-    """What measures the sweep anew; of one sweep of a campaign the command of that sweep alone."""
-    return plan.command if plan.campaign is None else command_of(plan.request, plan.profile)
+def anew_command(plan: Plan, more_s: float = 0.0) -> str:
+    """What measures the sweep anew; of one sweep of a campaign the command of that sweep alone.
+
+    One whose rounds came by time has all that it was given, also by `sweep resume`, and `more_s` beside: with what its own command gave it
+    it would end where that one ended first.
+    """
+    command = plan.command if plan.campaign is None else command_of(plan.request, plan.profile)
+    settings = plan.race or plan.decide
+    words = _words(command, "run", "tune")
+    if settings is None or words is None:
+        return command
+    kept = [word for option, parts in _options(words) if option != "--budget" for word in parts]
+    had_s = max(settings.budget_s, plan.request.budget_s or 0.0)  # a campaign's run may have left less to the sweep than it asked for
+    return shlex.join([*kept, "--budget", duration.text(60 * math.ceil((had_s + more_s) / 60))])
 
 
 def reproduce(trial: Trial, command: str) -> str:
@@ -65,13 +78,13 @@ def is_run(command: str) -> bool:
     return _words(command) is not None
 
 
-def _words(command: str) -> list[str] | None:
-    """The command's words; None where it is not `sweep run`."""
+def _words(command: str, *kinds: str) -> list[str] | None:
+    """The command's words; None where it is not `sweep run`, or none of these `kinds` of it."""
     try:
         words = shlex.split(command)
     except ValueError:
         return None
-    return words if words[:2] == ["sweep", "run"] else None
+    return words if words[:1] == ["sweep"] and words[1:2] in [[kind] for kind in kinds or ("run",)] else None
 
 
 def _options(words: list[str]) -> Iterator[tuple[str, list[str]]]:

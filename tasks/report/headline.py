@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tasks.report.commands import anew_command
 from tasks.report.model import Report
-from tasks.report.next_step import NextStep
+from tasks.report.next_step import MARGIN, NextStep
 
 
 @dataclass(frozen=True)
@@ -40,5 +41,7 @@ def headline_of(report: Report) -> Headline:
     lines = [one.line for one in report.answers]
     found = "; ".join([*report.of_all, *lines]) if lines else report.headline.removesuffix(".")
     line = f"{report.title}: {found} (sweep {report.sweep_id})"
-    step = report.next_step and replace(report.next_step, anew=report.anew)
+    step = report.next_step
+    if step is not None and report.published is not None:
+        step = replace(step, anew=anew_command(report.published, MARGIN * (step.seconds or 0.0)))
     return Headline(report.headline, details, lines if len(lines) > 1 else [], step, found, line)

@@ -23,7 +23,6 @@ from tasks.report.answer import Answer, find_answers
 from tasks.report.cautions import CautionGroup, caution_groups
 from tasks.report.cell_counts import besides
 from tasks.report.certificate_text import aa_headline
-from tasks.report.commands import anew_command
 from tasks.report.comparison_table import table_of_plan
 from tasks.report.continued import ran_again
 from tasks.report.filters import constant_labels
@@ -70,7 +69,7 @@ class Report:
     loading: Sequence[str]  # how many loader processes are enough, in the rows of the best cell; empty for several groups
     missing: Sequence[Missing]
     left_out: NextStep | None  # of a sweep with trials for which there was no time: with which time they are measured
-    anew: str  # of a published sweep, which its reader may lack: the command that measures it from the beginning
+    published: Plan | None  # of a sweep on a results page, which its reader may lack: what measures it from the beginning
     unfinished: NextStep | None  # of a sweep without an answer: the trials that are to do, or that crashed
     caution_groups: Sequence[CautionGroup]
     method: str  # how intervals and verdicts come about
@@ -197,7 +196,7 @@ def report_of(source: ReportSource, answers: list[Answer] | None = None, *, head
         loading=[row.sentence for row in saturation(cells, of=best)] if best is not None and not head else [],
         missing=find_missing(cells),
         left_out=outlook_of(sweep).more(0.0) if worth_measuring(sweep) and not emulated else None,
-        anew=anew_command(sweep.plan) if sweep.published else "",
+        published=sweep.plan if sweep.published else None,
         unfinished=None if answers or emulated else _unfinished(source, cells),
         caution_groups=[] if head else _cautions(source),
         method=method_of(cells[0].metric if cells and source.race is None else None, suite.report.minimum_effect),

@@ -23,7 +23,7 @@ MEASURE_AND_DECIDE = f"{MEASURE}, and decide more"
 FINISH = "To run the rest"
 MENDED = "Once that is mended"
 _RESUME = "sweep resume "
-_MARGIN = 1.1  # of the time that is asked for, over what is expected
+MARGIN = 1.1  # of the time that is asked for, over what is expected
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Outlook:
         measured counts, and so does each look at it, as it would not in a sweep made anew. `all_cells`: also of those whose comparison with
         the baseline is decided."""
         needed_s = self.cut_s + rounds_s
-        budget = duration.text(60 * max(1, math.ceil(_MARGIN * needed_s / 60)))
+        budget = duration.text(60 * max(1, math.ceil(MARGIN * needed_s / 60)))
         purpose = DECIDE if not self.cut_s else MEASURE_AND_DECIDE if rounds_s else MEASURE
         command = f"sweep resume {self.sweep_id} --budget {budget}{' --no-until-decided' if all_cells else ''}"
         return NextStep(command, needed_s, purpose, self.searches)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tasks.report.commands import cell_command, reproduce, with_repeats
+from tasks.report.commands import anew_command, cell_command, reproduce, with_repeats
 from tasks.sweep.race_settings import RaceSettings
-from tasks.sweep.store import AaSettings, Request
+from tasks.sweep.store import AaSettings, DecideSettings, Request
 from tests.tasks.cell_support import row
 from tests.tasks.plan_support import make_plan, make_suite
 
@@ -58,3 +58,32 @@ def test_the_cell_of_a_campaigns_sweep_is_measured_by_what_the_campaign_asks_for
 def test_no_command_measures_a_cell_of_a_night_or_an_aa_sweep(kind: dict[str, Any]) -> None:
     assert cell_command(TRIAL, make_plan([TRIAL], command="sweep run s", **kind)) == ""
     assert cell_command(TRIAL, make_plan([TRIAL], command="sweep run s")).startswith("sweep run s --only ")
+
+
+@pytest.mark.parametrize(
+    ("command", "budget_s", "more_s", "told"),
+    [
+        ("sweep run s --budget 5m30s --no-until-decided", 330.0, 0.0, "sweep run s --no-until-decided --budget 6m"),
+        ("sweep run s --budget=6m --set a=1", 720.0, 60.0, "sweep run s --set a=1 --budget 13m"),
+        ("sweep run s", 720.0, 61.0, "sweep run s --budget 14m"),  # the suite's own rounds
+        ("sweep run s --repeats 3", None, 60.0, "sweep run s --repeats 3"),
+        ("sweep ab main --budget 6m", 720.0, 60.0, "sweep ab main --budget 6m"),
+    ],
+)
+def test_what_measures_a_sweep_anew_has_all_the_time_that_it_was_given_and_what_it_would_take_to_go_on(
+    command: str, budget_s: float | None, more_s: float, told: str
+) -> None:
+    """The page of Stable Diffusion said six minutes, in which one round ends: it had twelve, and wanted six more."""
+    decide = None if budget_s is None else DecideSettings(budget_s=budget_s)
+    assert anew_command(make_plan([TRIAL], command=command, decide=decide), more_s) == told
+
+
+def test_of_a_race_and_of_a_campaigns_sweep_all_the_time_is_in_the_command_too() -> None:
+    race = RaceSettings(metric="throughput", direction="maximise", budget_s=480.0, minimum=0.02)
+    assert anew_command(make_plan([TRIAL], command="sweep tune s --budget 8m", race=race), 100.0) == "sweep tune s --budget 10m"
+    request = Request(suite="s", profile="fast", budget_s=360.0, until_decided=False)
+    plan = make_plan([TRIAL], request=request, profile="fast", command="sweep campaign autumn", decide=DecideSettings(budget_s=720.0))
+    of_campaign = plan.model_copy(update={"labels": {"sweep.campaign": "autumn"}})
+    assert anew_command(of_campaign) == "sweep run s --profile fast --no-until-decided --budget 12m"
+    less = of_campaign.model_copy(update={"decide": DecideSettings(budget_s=200.0)})
+    assert anew_command(less, 60.0) == "sweep run s --profile fast --no-until-decided --budget 7m"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import pytest
+
 from experiments.trial import Outcome
 from tasks.report import model
 from tasks.report.group_answers import APART, ON_OTHERS
@@ -12,6 +14,8 @@ from tasks.report.headline import headline_of
 from tasks.report.html import render_html
 from tasks.report.markdown import code, headline_markdown, md, render_markdown
 from tasks.report.model import Report
+from tasks.report.next_step import NextStep
+from tasks.sweep.store import DecideSettings
 from tests.tasks.cell_support import repeats, report_of, row, settings, source_of, workers
 
 ROUGH = (-0.2, 0.0, 0.2)
@@ -52,6 +56,16 @@ def test_a_page_says_what_its_reader_can_run_who_lacks_the_sweep() -> None:
     own = headline_of(undecided()).step
     assert own is not None and own.elsewhere == "" and "from the beginning" not in render_markdown(undecided())
     assert replace(step, command=f"{command} --repeats 3").elsewhere == "", "a command that begins anew needs no sweep"
+
+
+@pytest.mark.parametrize(("seconds", "budget"), [(None, "5m"), (0.0, "5m"), (100.0, "7m"), (360.0, "12m")])
+def test_what_a_page_advises_without_its_sweep_has_the_time_of_both(seconds: float | None, budget: str) -> None:
+    """Of a sweep of five minutes: a tenth more than what is expected of the next step, as for that step itself."""
+    source = source_of([row(workers(0), 100.0)], decide=DecideSettings(budget_s=300.0), command="sweep run made_up --budget 5m")
+    published = model.report_of(replace(source, sweep=replace(source.sweep, published=True)))
+    step = NextStep("sweep resume made-up --budget 1m", seconds)
+    told = headline_of(replace(published, standing=None, answers=[], left_out=step, unfinished=None)).step
+    assert told == replace(step, anew=f"sweep run made_up --budget {budget}")
 
 
 def test_a_winner_is_named_with_by_how_much_and_needs_no_next_step() -> None:
