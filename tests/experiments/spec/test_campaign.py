@@ -250,3 +250,5 @@ def test_cells_that_are_wrong_with_what_a_sweep_asks_for_are_told_at_the_key_tha
     file = load_campaign(written(tmp_path, GOOD.replace("budget: 3m", asks)))
     found = file.problem_of(file.sweeps[0], Problem("synthetic.yaml with overrides", None, key, "are too many", ""), set())
     assert (found.line, found.key) == (4, f"sweeps[0].{told}")
+    given = file.problem_of(file.sweeps[0], Problem("synthetic.yaml with overrides", None, key, "are too many", ""), {"width"})
+    assert (given.line, given.key) == (None, f"{key} (of sweep synthetic-smoke)".strip()), "the command line may make them so"

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from experiments.config.paths import REPOSITORY
 from flows.cli.commands import app
 from tasks.campaign.store import CampaignStore
+from tasks.sweep.dataset import DatasetError
 
 WRONG = """\
 campaign: wrong
@@ -162,6 +163,26 @@ sweeps:
     assert done.exit_code == 1 and said in " ".join(done.output.split())
 
 
+@pytest.mark.parametrize(
+    ("asks", "said"),
+    [
+        ("set: {dataset: /a}", "wrong.yaml:4: sweeps[0].set.dataset: /a is away"),
+        ("set: {steps: 5}", "error: dataset (of sweep synthetic-smoke): /a is away"),  # the suite's own
+    ],
+)
+def test_data_that_are_not_there_are_told_at_a_line_of_the_campaign_only_where_it_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asks: str, said: str
+) -> None:
+    def away(*_: object) -> None:
+        raise DatasetError("/a is away")
+
+    monkeypatch.setattr("tasks.campaign.entries.make_plan", away)
+    file = tmp_path / "wrong.yaml"
+    file.write_text(f"campaign: wrong\nbudget: 10m\nsweeps:\n  - {{suite: synthetic, profile: smoke, {asks}, to: docs/results/a}}\n")
+    done = CliRunner().invoke(app, ["campaign", str(file), "--plan"])
+    assert done.exit_code == 1 and said in " ".join(done.output.split())
+
+
 @pytest.mark.parametrize(("option", "said"), [("--budget", "'' is not a duration"), ("--state", "'' is no name of a campaign's state")])
 def test_an_option_without_a_value_is_no_default(tmp_path: Path, option: str, said: str) -> None:
     """As of a script whose variable is empty."""
@@ -169,6 +190,9 @@ def test_an_option_without_a_value_is_no_default(tmp_path: Path, option: str, sa
     file.write_text("campaign: wrong\nbudget: 10m\nsweeps: [{suite: synthetic, profile: smoke, to: docs/results/a}]\n")
     done = CliRunner().invoke(app, ["campaign", str(file), "--plan", option, ""])
     assert done.exit_code == 1 and f"error: {option}: {said}" in done.output
+    if option == "--budget":
+        night = CliRunner().invoke(app, ["nightly", "--plan", option, ""])
+        assert night.exit_code == 1 and f"error: {option}: {said}" in night.output
 
 
 def test_what_names_no_parameter_is_told_with_its_sweep_and_once(tmp_path: Path) -> None:

@@ -71,13 +71,21 @@ def test_a_value_on_the_linear_scale_has_an_interval_where_it_is_the_cells_own(
 
 
 @pytest.mark.parametrize(
-    ("clock", "told"),
-    [(1874.0, ", clocks 1,874 and 1,735 MHz (x1.08)"), (1753.0, ", clocks 1,753 and 1,735 MHz (x1.01)"), (1752.0, ""), (None, "")],
+    ("clock", "other", "told"),
+    [
+        (1874.0, 1735.0, ", clocks 1,874 and 1,735 MHz (x1.08)"),
+        (1753.0, 1735.0, ", clocks 1,753 and 1,735 MHz (x1.01)"),
+        (1752.0, 1735.0, ""),
+        (1717.0, 1735.0, ", clocks 1,717 and 1,735 MHz (x0.99)"),
+        (1718.0, 1735.0, ""),
+        (None, 1735.0, ""),
+        (1735.0, None, ""),
+    ],
 )
-def test_a_ratio_has_the_clocks_of_both_sides_where_they_differ_by_a_percent(clock: float | None, told: str) -> None:
+def test_a_ratio_has_the_clocks_of_both_sides_where_they_differ_by_a_percent(clock: float | None, other: float | None, told: str) -> None:
     """A cell that draws less runs at a higher clock at the same power limit: so much is not the kernels'."""
     base, fast = made([*repeats(workers(0), 100.0), *repeats(workers(1), 150.0)])
-    for cell, mhz in ((base, 1735.0), (fast, clock)):
+    for cell, mhz in ((base, other), (fast, clock)):
         for one in cell.rows:
             one.summary["clock_mean_mhz"] = mhz
     goal = goals.Goal.model_validate(

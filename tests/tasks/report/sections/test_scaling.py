@@ -100,6 +100,12 @@ def test_of_shards_the_traced_steps_tell_what_communication_is_exposed() -> None
     assert column(table, "all-reduce alone") == ["–", "–"]
 
 
+def test_a_single_device_has_no_communication_that_its_traced_steps_could_tell() -> None:
+    alone = row({"pool": "cpu", "devices": 1}, 100.0, profile={"ranks": [{"rank": 0, "communication_s": 0.0, "step_s": 0.2}]})
+    [one, _] = scaling(made([alone, *sharded()[1].rows], settings(columns="devices", baseline={}))).rows
+    assert one[5:8] == ["–", "–", "–"]
+
+
 def test_what_was_measured_without_a_trace_is_shown_before_what_a_trace_tells() -> None:
     traced = {"ranks": TRACED}
     measured = {"communication_s": 0.018, "communication_exposed_s": 0.013, "communication_share": 0.05}
