@@ -174,6 +174,21 @@ print(models.second.chosen.kind, models.first.chosen is models.second.chosen, mo
     assert template.run(code, package, path=tmp_path) == ["[] None", "False False False True True", "gpu True True"]
 
 
+@pytest.mark.parametrize(("asks", "tries"), [("import bitsandbytes", 1), ("torch.cuda._lazy_init()", 1), ("import not_there", 2)])
+def test_what_was_refused_is_not_tried_again_after_each_trial(template: Forks, tmp_path: Path, asks: str, tries: int) -> None:
+    """Each trial imports it, and so tells the template to. What is not there yet may be by the next one."""
+    (tmp_path / "bitsandbytes.py").touch()
+    (tmp_path / "tried.py").write_text(f"import sys, torch.cuda\nsys.argv.append('tried')\n{asks}\n")
+    code = """
+import sys
+from cluster.worker.template_imports import import_modules, spoiled
+for _ in range(2):
+    import_modules(["tried"])
+print(sys.argv.count("tried"), "tried" in sys.modules, spoiled())
+"""
+    assert template.run(code, path=tmp_path) == [f"{tries} False None"]
+
+
 def test_what_goes_on_without_a_refused_package_is_left_to_the_trials_and_the_next_template(template: Forks, tmp_path: Path) -> None:
     """In a trial it would go on with it."""
     (tmp_path / "bitsandbytes.py").touch()
