@@ -143,7 +143,8 @@ def read_trace(path: Path, samples: Sequence[int], kept: Path | None = None) -> 
             try:
                 found = _told(path, samples)
             except Exception as error:  # the profiler left events out, the file is cut, or there is no memory for it
-                found = ReadTrace(None, unread=error)
+                # Without its traceback, whose frames hold the events: gigabytes, which would stay while the trial goes on
+                found = ReadTrace(None, unread=error.with_traceback(None))
             not_kept = compressed.exception() if compressed is not None else None
         except BaseException:  # told to end; the pool waits for its thread
             given_up.set()

@@ -6,16 +6,18 @@ import gc
 import gzip
 import json
 import re
+import weakref
 from pathlib import Path
 from threading import Event
 from typing import Any
 
+import orjson
 import pytest
 import torch
 
 from cluster.devices.clock import HostClock
 from cluster.worker.measure import profile
-from cluster.worker.measure.profile import MarkedClock, ReadTrace, read_trace, trace, trace_file
+from cluster.worker.measure.profile import MarkedClock, ReadTrace, read_trace, trace, trace_file, without_collections
 from cluster.worker.measure.trace_parts import LOADER, StepParts, counted_steps, device_operations, step_parts, time_by_kind
 from cluster.worker.outcome import Cancelled
 
@@ -238,6 +240,34 @@ def test_a_trace_is_kept_whatever_it_tells_and_one_that_is_not_to_be_kept_is_not
     assert gzip.decompress(kept.read_bytes()) == plain.read_bytes()
     kept.unlink()
     assert read_trace(plain, [8, 8]).parts == parts_of(two_steps().events, [8, 8]) and list(tmp_path.iterdir()) == [plain]
+
+
+@pytest.mark.parametrize("error", [ValueError("cut"), MemoryError(), OSError(5, "Input/output error")])
+def test_of_a_trace_that_could_not_be_read_nothing_stays_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Its events are gigabytes, and the trial goes on with the error that says why. It is kept all the same."""
+
+    class Events(dict[str, Any]):
+        """What json makes cannot be referred to weakly."""
+
+    plain, kept, made = tmp_path / "trace.json", tmp_path / "trace.json.gz", list[weakref.ref[Events]]()
+    plain.write_text("{}")
+
+    def loads(data: bytes) -> dict[str, Any]:
+        events = Events()
+        made.append(weakref.ref(events))
+        return {"traceEvents": events}
+
+    def fails(events: object, samples: object) -> None:
+        raise error
+
+    monkeypatch.setattr(orjson, "loads", loads)
+    monkeypatch.setattr(profile, "counted_steps", fails)
+    with without_collections():
+        told = read_trace(plain, [8], kept)
+        assert told.unread is error and [events() for events in made] == [None]
+    assert gzip.decompress(kept.read_bytes()) == b"{}"
 
 
 def test_what_a_trace_tells_counts_where_it_cannot_be_kept_and_nothing_is_left_behind(
