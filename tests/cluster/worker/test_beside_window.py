@@ -153,9 +153,12 @@ def test_a_rank_that_cannot_write_its_trace_keeps_no_other_waiting(
 
     monkeypatch.setattr(profile, "trace", full)
     monkeypatch.setattr(Ranks, "all_say", lambda self, what: pytest.fail("it asks nobody"))
+    gather, gathered = Ranks.gather, list[Any]()
+    monkeypatch.setattr(Ranks, "gather", lambda self, own: gathered.append(own) or gather(self, own))
     window = setting.run(Ranks(0, 2, 0, 2), devices=2, profile_steps=2, evaluate=False)
     assert "profile" not in window and window["last_measured_step"] == 3 + STEPS
     assert [note["text"] for note in setting.world.of("note")] == ["no steps were traced: OSError: [Errno 28] No space left on device"]
+    assert (None, None, "OSError: [Errno 28] No space left on device") in gathered, "of another rank, rank 0 tells why"
 
 
 def test_every_rank_tells_the_parts_of_its_traced_steps(setting: Setting, monkeypatch: pytest.MonkeyPatch, two_ranks: None) -> None:

@@ -326,6 +326,14 @@ def test_the_file_that_is_written_before_a_trace_is_kept_goes_away(tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
+def test_two_hosts_that_share_a_folder_write_no_trace_over_each_others(tmp_path: Path) -> None:
+    """Their processes may have the same number."""
+    with trace_file(tmp_path / "trace.json.gz") as one, trace_file(tmp_path / "trace.json.gz") as other:
+        one.write_text("one")
+        other.write_text("other")
+        assert one.read_text() == "one"
+
+
 def test_a_trace_is_read_without_collections_and_what_is_half_compressed_is_hidden_by_a_name_that_tidies_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
