@@ -48,9 +48,10 @@ def import_modules(names: Iterable[str]) -> None:
     `names`: in the order in which a trial first came to them. In another one a package whose modules import each other can fail half-way.
     Then some of its modules are there and hold on to others that are made anew by the next import: of inductor's matrix products those of
     mm were known to it and those of bmm were not. No trial may have such a package; see `spoiled`. A module that fails since it asks for a
-    device is no such case: the trial imports it anew, and all that it imports is whole. One that goes on without a device is: bitsandbytes
-    would load its library for CPUs, and no trial forked with it could use its GPU. So such a package is refused, and what imports it fails
-    and is imported anew by the trial, at once: left out by name alone, it would come with the next module that imports it.
+    device is no such case: the trial imports it anew, and what it had imported is whole, unless that imports it in turn, which nothing here
+    looks for. One that goes on without a device is: bitsandbytes would load its library for CPUs, and no trial forked with it could use its
+    GPU. So such a package is refused, and what imports it fails and is imported anew by the trial, at once: left out by name alone, it
+    would come with the next module that imports it.
     """
     wanted = [name for name in names if name not in sys.modules and _is_for_here(name)]
     gc.disable()  # imports make no garbage, and collections that look for some take a sixth of their time
