@@ -33,13 +33,12 @@ _NOT_HERE = (
 
 _half_imported: dict[str, str] = {}  # module -> what went wrong
 _asked: list[str] = []  # the packages that asked for a device while they were imported here, once for each time
-_left_out: set[str] = set()  # modules that another template had imported half-way
+# Modules that are left to the trials: another template had imported them half-way, or here they were refused what they asked for. Each
+# trial tells that it had to import the latter, so that they are wanted again: of Stable Diffusion 180, which took 0.65 s after every trial
+_left_out: set[str] = set()
 # Packages that nothing imports here, not even another import: they are refused to it as a device is. By their names, as most importers find
 # out by those whether they are there. bitsandbytes goes on without a device
 _refused: set[str] = {"bitsandbytes"}
-# Modules that were refused what they asked for. The trials import them, and each tells that it had to, so that they are wanted again after
-# each: of Stable Diffusion 180, which took 0.65 s every time, in which no trial can begin
-_met_a_refusal: set[str] = set()
 
 
 def import_modules(names: Iterable[str]) -> None:
@@ -64,7 +63,7 @@ def import_modules(names: Iterable[str]) -> None:
 
 
 def _is_for_here(name: str) -> bool:
-    return name not in _left_out and name not in _met_a_refusal and _package(name) not in _refused and not name.startswith(_NOT_HERE)
+    return name not in _left_out and _package(name) not in _refused and not name.startswith(_NOT_HERE)
 
 
 def _import(name: str) -> None:
@@ -75,7 +74,7 @@ def _import(name: str) -> None:
     except Exception as error:
         refused = _was_refused_a_device(error)
         if refused:
-            _met_a_refusal.add(name)
+            _left_out.add(name)
         if not refused and any(_package(each) == _package(name) for each in sys.modules.keys() - before):
             _half_imported[name] = f"{name} was imported half-way ({type(error).__name__}: {error})"
     went_on = set(_asked[first:-1] if refused else _asked[first:])
@@ -91,8 +90,8 @@ def _package(name: str) -> str:
 def leave_out(names: Iterable[str]) -> None:
     """Import none of these modules in this process: each trial imports them itself. A whole package is refused to what imports it, too: a
     part is not, since its package may be imported half-way without it."""
-    _left_out.update(names)
-    _refused.update(name for name in _left_out if name == _package(name))
+    for name in names:
+        (_refused if name == _package(name) else _left_out).add(name)
 
 
 def half_imported() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Annotated, Any
 
@@ -55,6 +56,11 @@ def text(duration_s: float) -> str:
     whole = max(1, round(duration_s))
     parts = ((whole // 3600, "h"), (whole // 60 % 60, "m"), (whole % 60, "s"))
     return "".join(f"{count}{unit}" for count, unit in parts if count)
+
+
+def in_minutes(duration_s: float) -> str:
+    """`text` of it in whole minutes, rounded up and at least one: for a time that is asked for."""
+    return text(60 * max(1, math.ceil(duration_s / 60)))
 
 
 def about(duration_s: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from experiments.config import duration
@@ -59,7 +58,7 @@ def own_time_to_give(entries: Sequence[Entry], budget_s: float, usual_s: float =
 def _enough_own(entry: Entry, usual_s: float) -> str:
     """Of its own time: what it has had so far, and somewhat more than what was not enough."""
     had_s = (entry.spec.budget_s or 0.0) - entry.left_s if entry.own_limit == "budget" else 0.0
-    return _in_minutes(had_s + _MARGIN * max(entry.least_s(usual_s), entry.left_s))
+    return duration.in_minutes(had_s + _MARGIN * max(entry.least_s(usual_s), entry.left_s))
 
 
 def measured_nothing(before: Sequence[Entry], after: Sequence[Entry]) -> bool:
@@ -75,8 +74,4 @@ def _shortest(entries: Sequence[Entry], usual_s: float) -> Entry | None:
 
 
 def _enough(least_s: float) -> str:
-    return _in_minutes(_MARGIN * least_s + REPORT_S)
-
-
-def _in_minutes(seconds: float) -> str:
-    return duration.text(60 * math.ceil(seconds / 60))
+    return duration.in_minutes(_MARGIN * least_s + REPORT_S)

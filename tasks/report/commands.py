@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Iterator
 
@@ -43,7 +42,7 @@ def anew_command(plan: Plan, more_s: float = 0.0) -> str:
         return command
     kept = [word for option, parts in _options(words) if option != "--budget" for word in parts]
     had_s = max(settings.budget_s, plan.request.budget_s or 0.0)  # a campaign's run may have left less to the sweep than it asked for
-    return shlex.join([*kept, "--budget", duration.text(60 * math.ceil((had_s + more_s) / 60))])
+    return shlex.join([*kept, "--budget", duration.in_minutes(had_s + more_s)])
 
 
 def reproduce(trial: Trial, command: str) -> str:
@@ -51,7 +50,7 @@ def reproduce(trial: Trial, command: str) -> str:
 
     Where the command chooses pools itself, `--pool` names the cell's, once.
     """
-    words = _words(command)
+    words = _words(command, "run")
     if words is None:
         return ""
     kept = [word for option, parts in _options(words) if option not in ("--only", "--pool") for word in parts]
@@ -66,7 +65,7 @@ def reproduce(trial: Trial, command: str) -> str:
 
 def with_repeats(command: str, repeats: int) -> str:
     """The sweep's command with so many repeats of each cell; empty for what is no `sweep run`, such as a night's."""
-    words = _words(command)
+    words = _words(command, "run")
     if words is None:
         return ""
     kept = [word for option, parts in _options(words) if option not in (*_REPEATS, *_FLAGS) for word in parts]
@@ -75,16 +74,16 @@ def with_repeats(command: str, repeats: int) -> str:
 
 def is_run(command: str) -> bool:
     """Whether it is `sweep run`, and no night's, campaign's or other command."""
-    return _words(command) is not None
+    return _words(command, "run") is not None
 
 
 def _words(command: str, *kinds: str) -> list[str] | None:
-    """The command's words; None where it is not `sweep run`, or none of these `kinds` of it."""
+    """The command's words; None where it is not `sweep` with one of these `kinds` behind it."""
     try:
         words = shlex.split(command)
     except ValueError:
         return None
-    return words if words[:1] == ["sweep"] and words[1:2] in [[kind] for kind in kinds or ("run",)] else None
+    return words if words[:1] == ["sweep"] and len(words) > 1 and words[1] in kinds else None
 
 
 def _options(words: list[str]) -> Iterator[tuple[str, list[str]]]:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from experiments.config import duration
@@ -93,7 +92,7 @@ class Outlook:
         measured counts, and so does each look at it, as it would not in a sweep made anew. `all_cells`: also of those whose comparison with
         the baseline is decided."""
         needed_s = self.cut_s + rounds_s
-        budget = duration.text(60 * max(1, math.ceil(MARGIN * needed_s / 60)))
+        budget = duration.in_minutes(MARGIN * needed_s)
         purpose = DECIDE if not self.cut_s else MEASURE_AND_DECIDE if rounds_s else MEASURE
         command = f"sweep resume {self.sweep_id} --budget {budget}{' --no-until-decided' if all_cells else ''}"
         return NextStep(command, needed_s, purpose, self.searches)

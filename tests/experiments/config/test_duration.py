@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.config.duration import about, option_seconds, seconds, text
+from experiments.config.duration import about, in_minutes, option_seconds, seconds, text
 from experiments.config.errors import ConfigError
 
 
@@ -17,6 +17,10 @@ def test_durations() -> None:
     for slip in ("720h1s", "99999999h", "9" * 400 + "h"):
         with pytest.raises(ValueError, match=r"'[0-9hs]{1,20}' is more than 30 days$"):
             seconds(slip)
+
+
+def test_a_time_that_is_asked_for_is_in_whole_minutes_rounded_up() -> None:
+    assert [in_minutes(one) for one in (0.0, 60.0, 60.1, 7199.0)] == ["1m", "1m", "2m", "2h"]
 
 
 def test_an_option_is_named_with_what_would_be_right() -> None:
