@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -19,11 +19,12 @@ MOST_LINES = 3
 
 @dataclass(frozen=True)
 class InShort:
-    """`lines`: Markdown, at most MOST_LINES and one that counts the rest. `won`: the share of the groups of two cells or more that have a
-    winner, 0 to 1."""
+    """`lines`: Markdown, at most MOST_LINES and one that counts the rest. Of the groups of two cells or more, from 0 to 1: `won`, the share
+    that has a winner, and `gained`, the share whose winner is none that others are compared with, so that a setting was worth it."""
 
     lines: Sequence[str] = ()
     won: float = 0.0
+    gained: float = 0.0
 
 
 def in_short(sweep: SweepOnPage, report: Report | None) -> InShort:
@@ -40,7 +41,15 @@ def in_short(sweep: SweepOnPage, report: Report | None) -> InShort:
     lines = [*map(md, report.of_all), *map(line_of, told)]
     if len(lines) > MOST_LINES + 1:
         lines = [*lines[:MOST_LINES], f"and {len(lines) - MOST_LINES} more"]
-    return InShort(lines, fmean(answer.winner is not None for answer in compared) if compared else 0.0)
+    winners = [answer.winner for answer in compared]
+    return InShort(
+        lines, _share(winner is not None for winner in winners), _share(winner and not winner.is_compared_with for winner in winners)
+    )
+
+
+def _share(hold: Iterable[object]) -> float:
+    """Of those that hold; 0 of none."""
+    return fmean([bool(one) for one in hold] or [False])
 
 
 def line_of(answer: Answer) -> str:

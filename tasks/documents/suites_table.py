@@ -46,11 +46,12 @@ def _measured(suite: str, pages: Sequence[Page], found: Mapping[Path, InShort], 
     return f"{'<br>'.join(where)} | {'<br>'.join(best) or '–'}"
 
 
-def _rank(sweep: SweepOnPage, found: InShort) -> tuple[int, float, str, int, float]:
-    """The sweep that is told has the highest: enough repeats, then the share of its groups of cells that have a winner, then the day, and
-    of one day the most repeats. So a later sweep that decided less does not hide what is known."""
+def _rank(sweep: SweepOnPage, found: InShort) -> tuple[int, float, float, str, int, float]:
+    """The sweep that is told has the highest: enough repeats, then the share of its groups of cells that have a winner, then of those where
+    that is not the baseline, then the day, and of one day the most repeats. So a later sweep that decided less, or only that a setting is
+    no gain, does not hide what is known."""
     created = sweep.plan.created_at
-    return min(sweep.repeats, ENOUGH), found.won, f"{datetime.fromtimestamp(created, UTC):%Y-%m-%d}", sweep.repeats, created
+    return min(sweep.repeats, ENOUGH), found.won, found.gained, f"{datetime.fromtimestamp(created, UTC):%Y-%m-%d}", sweep.repeats, created
 
 
 def _holds(sweeps: Sequence[SweepOnPage], found: Mapping[Path, InShort]) -> str:

@@ -121,6 +121,18 @@ def test_the_share_of_groups_with_a_winner_counts_those_of_two_cells_or_more() -
     assert in_short(sweep(), report_of(groups(1), OF_MODELS)).won == 0.0
 
 
+def test_a_winner_that_others_are_compared_with_gained_nothing() -> None:
+    report = report_of(groups(2, 2, 1), OF_MODELS)
+    first, second = report.answers[:2]
+    assert first.winner is not None and not first.winner.is_compared_with
+    assert in_short(sweep(), report).gained == 1.0
+    baseline = replace(second, winner=replace(first.winner, is_compared_with=True))
+    of_baseline = in_short(sweep(), replace(report, answers=[first, baseline, *report.answers[2:]]))
+    assert (of_baseline.won, of_baseline.gained) == (1.0, 0.5)
+    undecided = in_short(sweep(), replace(report, answers=[replace(first, winner=None), baseline]))
+    assert (undecided.won, undecided.gained) == (0.5, 0.0)
+
+
 def test_how_rates_grow_stands_before_the_comparisons(tmp_path: Path) -> None:
     rows = [
         one

@@ -160,24 +160,35 @@ DAY = 86_400.0
 
 
 @pytest.mark.parametrize(
-    ("repeats", "won", "later_s", "told"),
+    ("repeats", "won", "gained", "later_s", "told"),
     [
-        ((3, 2), (0.0, 0.0), DAY, "old"),
-        ((3, 3), (0.0, 0.0), DAY, "new"),
-        ((5, 3), (0.0, 0.0), DAY, "new"),
-        ((5, 3), (0.0, 0.0), 1.0, "old"),  # of one day the one with the most
-        ((3, 5), (0.0, 0.0), 1.0, "new"),
-        ((3, 3), (0.0, 0.0), 1.0, "new"),
-        ((2, 2), (0.0, 0.0), DAY, "new"),
-        ((2, 3), (0.0, 0.0), DAY, "new"),
-        ((3, 3), (1.0, 0.5), DAY, "old"),  # what decided more, whatever its day
-        ((3, 9), (1.0, 0.5), 1.0, "old"),
-        ((3, 3), (0.5, 0.5), DAY, "new"),
-        ((2, 3), (1.0, 0.0), DAY, "new"),  # two trials a cell are not enough
+        ((3, 2), (0.0, 0.0), (0.0, 0.0), DAY, "old"),
+        ((3, 3), (0.0, 0.0), (0.0, 0.0), DAY, "new"),
+        ((5, 3), (0.0, 0.0), (0.0, 0.0), DAY, "new"),
+        ((5, 3), (0.0, 0.0), (0.0, 0.0), 1.0, "old"),  # of one day the one with the most
+        ((3, 5), (0.0, 0.0), (0.0, 0.0), 1.0, "new"),
+        ((3, 3), (0.0, 0.0), (0.0, 0.0), 1.0, "new"),
+        ((2, 2), (0.0, 0.0), (0.0, 0.0), DAY, "new"),
+        ((2, 3), (0.0, 0.0), (0.0, 0.0), DAY, "new"),
+        ((3, 3), (1.0, 0.5), (0.0, 0.0), DAY, "old"),  # what decided more, whatever its day
+        ((3, 9), (1.0, 0.5), (0.0, 0.0), 1.0, "old"),
+        ((3, 3), (0.5, 0.5), (0.0, 0.0), DAY, "new"),
+        ((2, 3), (1.0, 0.0), (0.0, 0.0), DAY, "new"),  # two trials a cell are not enough
+        ((3, 3), (1.0, 1.0), (1.0, 0.0), DAY, "old"),  # that a setting is no gain does not hide which is one
+        ((3, 3), (1.0, 1.0), (0.0, 1.0), 1.0, "new"),
+        ((3, 3), (1.0, 1.0), (0.5, 0.5), DAY, "new"),
+        ((3, 3), (0.5, 1.0), (0.5, 0.0), DAY, "new"),  # more winners come first
+        ((2, 3), (1.0, 1.0), (1.0, 0.0), DAY, "new"),
     ],
 )
-def test_the_sweep_that_is_told_has_three_trials_a_cell_then_most_winners_then_is_the_latest(
-    root: Path, pages: list[Page], repeats: tuple[int, int], won: tuple[float, float], later_s: float, told: str
+def test_the_sweep_that_is_told_has_three_trials_a_cell_then_most_winners_then_most_gains_then_is_the_latest(
+    root: Path,
+    pages: list[Page],
+    repeats: tuple[int, int],
+    won: tuple[float, float],
+    gained: tuple[float, float],
+    later_s: float,
+    told: str,
 ) -> None:
     sweep = pages[0].sweeps[1]
     old, new = (
@@ -189,7 +200,7 @@ def test_the_sweep_that_is_told_has_three_trials_a_cell_then_most_winners_then_i
         )
         for at, count in enumerate(repeats)
     )
-    found = {old.folder: InShort(["old"], won[0]), new.folder: InShort(["new"], won[1])}
+    found = {old.folder: InShort(["old"], won[0], gained[0]), new.folder: InShort(["new"], won[1], gained[1])}
     table = suites_table([INFO], [replace(pages[0], sweeps=[old, new])], found, root, root)
     assert table.endswith(f" | {told} |")
 
