@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.coverage_noise import SCENARIOS, Array, Scenario, by_rounds, by_rounds_of_half, places
 from benchmarks.pooled_layout import ratio_covers
+from benchmarks.quiet_pair import quiet_pairs
 from experiments.spec.schema import ReportSettings, Suite
 from experiments.stats.estimate import Estimate
 from experiments.stats.repeats import repeats_interval
@@ -240,6 +241,7 @@ def main() -> None:
                 by_cells[f"{cells} cells", rounds].merge(counts)
     own = list(own_intervals(10 * options.tables, seed=len(SCENARIOS)))
     others = [*pooled(20 * options.tables, seed=len(SCENARIOS) + 1), *rounds_found(2 * options.tables, seed=len(SCENARIOS) + 2)]
+    others += quiet_pairs(20 * options.tables, seed=len(SCENARIOS) + 3)
     single = single_trials(max(1, options.tables // 50))
     if options.markdown:
         print("\n\n".join([markdown("noise", by_noise), markdown("cells", by_cells), own_markdown(own)]), end="\n\n")

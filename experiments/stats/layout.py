@@ -14,8 +14,10 @@ maker (HC2: MacKinnon & White 1985, Journal of Econometrics 29). The standard er
 it is made of, each with its coefficient; its degrees of freedom match the first two moments of that sum (Satterthwaite 1946; for
 regression residuals Bell & McCaffrey 2002, Survey Methodology 28(2)). Of two cells alone this is the paired t interval, exactly; of many
 cells it tends to Welch's. Where an F test finds that the spreads of two cells differ they are compared in pairs, by their common rounds
-alone: Satterthwaite's degrees of freedom, estimated too, are then too many at times, those of pairs are exact. So are all cells where a
-test finds that rounds act on some cells otherwise than on others (round_effects.py): what a round does does not cancel then but in a pair.
+alone: Satterthwaite's degrees of freedom, estimated too, are then too many at times, those of pairs are exact. So are two whose common
+rounds show a far smaller error than the layout makes of it (an F test): beside as many noisy cells the effects of rounds are the noisy
+ones', and two quiet cells' residuals are what these leave. So are all cells where a test finds that rounds act on some cells otherwise than
+on others (round_effects.py): what a round does does not cancel then but in a pair.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from experiments.stats.estimate import LEVEL, Array, Estimate, estimate_from_mean
 from experiments.stats.round_effects import differ_by_cell
-from experiments.stats.spread import Spread, spreads_differ
+from experiments.stats.spread import Spread, far_wider, spreads_differ
 
 _LEFT = 5  # degrees of freedom that must be left after the slope: it costs one, and with fewer that widens intervals by more than a tenth
 _PASSES = 5  # of reweighting
@@ -71,13 +73,15 @@ class Layout:
         self._index = {int(name): index for index, name in enumerate(self._names)}
         self._rounds = np.unique(np.asarray(rounds), return_inverse=True)[1]
         self._stretches = np.unique(np.asarray(within), return_inverse=True)[1]
+        self._sources: dict[tuple[int, int], Layout] = {}
 
     def difference(self, a: int, b: int, *, level: float = LEVEL) -> Estimate:
         """Cell `a` less cell `b`, on the linear scale; `n`: the fewer trials of the two.
 
-        Of those two cells' trials alone where their spreads differ or rounds act on some cells otherwise than on others. Unbounded where a
-        cell has one trial and no spread is known, where no degree of freedom is left, and where the two are `apart`.
-        Where they have no round in common, not even by way of other cells, rounds are left out. Raises KeyError for a cell without a trial.
+        Of those two cells' trials alone where their spreads differ, where they show a far smaller error, or where rounds act on some cells
+        otherwise than on others. Unbounded where a cell has one trial and no spread is known, where no degree of freedom is left, and where
+        the two are `apart`. Where they have no round in common, not even by way of other cells, rounds are left out. Raises KeyError for a
+        cell without a trial.
         """
         if (source := self._source(a, b)) is not self:
             return source.difference(a, b, level=level)
@@ -86,7 +90,7 @@ class Layout:
         trials = int(min(fit.counts[one], fit.counts[other]))
         if self.apart(a, b):
             return estimate_from_mean(float(fit.means[one] - fit.means[other]), math.inf, 1, trials, level)
-        se, df = self._error(fit, fit.parts(one, other))
+        se, df = self._error(fit, one, other)
         return estimate_from_mean(fit.difference(one, other), max(se, fit.floor(one, other)), df, trials, level)
 
     @property
@@ -147,11 +151,24 @@ class Layout:
 
     def _source(self, a: int, b: int) -> Layout:
         """What the difference of two cells is made of: this layout or, see `difference`, that of those two alone."""
-        if len(self._names) > 2 and (self.rounds_differ or self.spreads_differ(a, b)):
-            pairs = self._alone(a, b)
-            if self.rounds_differ or math.isfinite(pairs.difference(a, b).se):
-                return pairs
-        return self
+        return self._sources.setdefault((a, b), self._sources.get((a, b)) or self._chosen(a, b))
+
+    def _chosen(self, a: int, b: int) -> Layout:
+        if len(self._names) <= 2:
+            return self
+        pairs = self._alone(a, b)
+        if self.rounds_differ:
+            return pairs
+        own, here = pairs._spread(a, b), self._spread(a, b)
+        return pairs if own and (self.spreads_differ(a, b) or (here and far_wider(here, own))) else self
+
+    def _spread(self, a: int, b: int) -> Spread | None:
+        """The error of the difference of two cells and its degrees of freedom, without the floor under it; None where it is not bounded."""
+        if self.apart(a, b):
+            return None
+        one, other = self._index[a], self._index[b]
+        se, df = self._error(self._fit_of(one, other), one, other)
+        return Spread(se, df) if math.isfinite(se) else None
 
     def _alone(self, a: int, b: int) -> Layout:
         """The layout of two of the cells."""
@@ -169,8 +186,9 @@ class Layout:
     def _without_rounds(self) -> _Fit:
         return _fit(self._values, self._errors, self._cell, _dummies(self._stretches), None)
 
-    def _error(self, fit: _Fit, parts: Array) -> tuple[float, float]:
-        """Standard error of a difference and its degrees of freedom. `parts` (c,): what each cell's variance counts in its."""
+    def _error(self, fit: _Fit, one: int, other: int) -> tuple[float, float]:
+        """Standard error of the difference of two cells (indices) and its degrees of freedom."""
+        parts = fit.parts(one, other)  # (c,): what each cell's variance counts in the difference's
         single = (fit.left < _NOTHING_LEFT) & (parts > 1e-9)
         of_single: dict[Spread, float] = {}  # with what it counts: cells of one spread share its error
         for cell, part in zip(self._names[single], parts[single], strict=True):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments.stats.spread import Spread, mean_error, spread_of, spreads_differ
+from experiments.stats.spread import Spread, far_wider, mean_error, spread_of, spreads_differ
 
 
 @pytest.mark.parametrize(("sd", "df"), [(-0.01, 3), (math.inf, 3), (math.nan, 3), (0.01, 0), (0.01, -1)])
@@ -70,3 +70,16 @@ def test_spreads_differ_from_the_limit_of_the_f_test_on(df: float, factor: float
         assert spreads_differ(one, other) is expected and spreads_differ(other, one) is expected
     assert not spreads_differ(Spread(0.0, 2), Spread(0.0, 2))
     assert spreads_differ(Spread(0.0, 2), Spread(0.01, 2))
+
+
+@pytest.mark.parametrize(("df", "pairs", "least"), [(4.0, 2, 39.25), (2.5, 2, 39.1), (8.0, 4, 8.98), (4.0, 1, 899.6)])
+def test_an_error_is_far_wider_by_an_f_test_at_2_5_percent(df: float, pairs: int, least: float) -> None:
+    critical = float(stats.f.ppf(0.975, df, pairs))
+    assert critical == pytest.approx(least, rel=0.01)
+    assert far_wider(Spread(math.sqrt(critical) * 1.001, df), Spread(1.0, pairs))
+    assert not far_wider(Spread(math.sqrt(critical) * 0.999, df), Spread(1.0, pairs))
+
+
+def test_nothing_is_far_wider_than_no_spread_at_all() -> None:
+    assert not far_wider(Spread(1.0, 4), Spread(0.0, 2)), "three equal counts do not show that they never differ"
+    assert not far_wider(Spread(0.0, 4), Spread(0.0, 2))
