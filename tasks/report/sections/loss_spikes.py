@@ -19,17 +19,22 @@ from tasks.report.text_format import OUTCOMES, number, percent, plural, quantity
 ABOUT = (
     "RMS spike: RMS_t of the tensor is at least 2.3. Loss spike: at least two losses above the mean of the 100 before by 3.2 of their "
     "standard deviations; its rise is from that mean. What is at most 10 steps apart is one spike. Explained: an RMS spike began 1 to 8 "
-    "steps before. By chance: share of the steps that lie 1 to 8 after an RMS spike, and the chance that so many loss spikes elsewhere "
-    "would seem explained. Loss at the end: mean of the last 100 steps, of fewer than 1000 the last tenth. Over repeats held-out loss and "
-    "loss at the end are geometric means, as in the table of the comparison."
+    "steps before. By chance: share of the steps that lie 1 to 8 after an RMS spike{accident}. Loss at the end: mean of the last 100 "
+    "steps, of fewer than 1000 the last tenth. Over repeats held-out loss and loss at the end are geometric means, as in the table of "
+    "the comparison."
 )
+ACCIDENT = "; after it, of a cell with one trial, the chance that so many loss spikes elsewhere would seem explained"
 END = 100  # steps, at most, whose mean is the loss at the end
 _HELD_OUT = metric_of("eval_loss_after")
+_BETWEEN = "; "  # the two figures by chance
 _ROOM = 8  # cells whose counts one sentence has
 
 
 def section(source: ReportSource) -> Section | None:
-    return table_section("loss_spikes", "Spikes", spike_table(source.cells), ABOUT)
+    """The text tells of the chance of an accident where some cell shows it."""
+    table = spike_table(source.cells)
+    shown = any(_BETWEEN in row[table.header.index("by chance")] for row in table.rows)
+    return table_section("loss_spikes", "Spikes", table, ABOUT.format(accident=ACCIDENT if shown else ""))
 
 
 def spikes_of(row: TrialRow) -> LossSpikes | None:
@@ -117,7 +122,7 @@ def _of_tensor(results: Sequence[tuple[TrialRow, LossSpikes]], tensor: str) -> l
         str(sum(len(result.tensors[tensor]) for _, result in results)),
         number(max((float(values.max()) for values in seen if values.size), default=None), 3),
         f"{hits} of {spikes}" if spikes not in ("0", "–") else "–",
-        percent(chance) + (f"; {number(accidents[0], 2)}" if len(accidents) == 1 and hits else ""),
+        percent(chance) + (f"{_BETWEEN}{number(accidents[0], 2)}" if len(accidents) == 1 and hits else ""),
     ]
 
 

@@ -14,9 +14,9 @@ from tasks.report.figures.loss_spikes import spike_figure
 from tasks.report.headline import headline_of
 from tasks.report.list_line import list_line
 from tasks.report.model import make_report
-from tasks.report.sections.loss_spikes import spike_table, spikes_of, spikes_sentence
+from tasks.report.sections.loss_spikes import ABOUT, ACCIDENT, spike_table, spikes_of, spikes_sentence
 from tasks.report.write import write_report
-from tests.tasks.cell_support import made, row, settings, watched_row
+from tests.tasks.cell_support import column, made, report_of, row, settings, watched_row
 from tests.tasks.fake_sweep import Fake, make_sweep
 
 STEPS = 400
@@ -177,6 +177,21 @@ def test_of_one_trial_the_chance_of_an_accident_is_said() -> None:
     assert first["explained"] == "1 of 2" and first["by chance"] == f"5.3 %; {1 - (1 - 16 / 300) ** 2:.2f}"
     assert second["by chance"] == "0.0 %", "nothing was explained, by accident or not"
     assert first["outcome"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("trials", "told"),
+    [
+        ([watched_row()], True),
+        ([watched_row(tensors=("text",))], False),  # explains nothing
+        ([watched_row(repeat=1), watched_row(repeat=2)], False),
+        ([watched_row(repeat=1), watched_row(repeat=2), watched_row("other")], True),
+    ],
+)
+def test_the_legend_tells_of_the_chance_of_an_accident_where_a_cell_shows_it(trials: list[TrialRow], told: bool) -> None:
+    section = report_of(trials).section("loss_spikes")
+    assert any("; " in chance for chance in column(section.table, "by chance")) is told
+    assert section.text == ABOUT.format(accident=ACCIDENT if told else "")
 
 
 def test_a_largest_rms_is_of_the_steps_that_are_judged() -> None:
