@@ -195,6 +195,7 @@ def published_sweep(folder: Path) -> PublishedSweep:
     table = report.section("comparison").block(ComparisonTable) if "comparison" in report.section_names else None
     loading = report.section("data_loading").block(Bullets) if "data_loading" in report.section_names else None
     sections = [report.section(name) for name in _SHOWN if name in report.section_names]
+    linked = [report.section(name) for name in _LINKED if name in report.section_names]
     drawn = {path.stem: (title, path.relative_to(folder.parent).as_posix()) for title, path in paths.drawn}
     picture = next((drawn[name] for name in _PICTURES if name in drawn), None)
     heading = published.plan.suite.report.title or report.title
@@ -215,7 +216,7 @@ def published_sweep(folder: Path) -> PublishedSweep:
         table,
         loading,
         sections,
-        [(one.title, _anchor(one.title)) for name in _LINKED if name in report.section_names for one in [report.section(name)]],
+        [(one.title, _anchor(one.title)) for one in linked if not one.only_how],
         picture,
         covered,
         known,

@@ -130,6 +130,7 @@ class Section:
     page_text: str | None = None  # in place of `text` on the HTML page, which has room for more
     part_of_previous: bool = False  # a smaller heading inside the section before
     on_page: bool = True  # False: the page says it at its head
+    only_how: bool = False  # it says how to get what it would hold, and no more: nothing links to it
     folded: bool = False  # on the page, what few readers need is closed until asked for
 
     def block(self, kind: type[B]) -> B:

@@ -58,6 +58,7 @@ class Fake:
     evaluations: bool = True
     metrics: dict[str, float] = field(default_factory=dict)  # more of the evaluation before training
     workload: str = "bridgetower"
+    device: str = "cpu"
     rms: Callable[[int], float] | None = None  # RMS_t of a tensor `patch` by step
     window: dict[str, Any] = field(default_factory=dict)  # more of the window's record
 
@@ -119,7 +120,7 @@ def _trial(fake: Fake, repeat: int, index: int, sweep_id: str) -> Trial:
         suite="made_up",
         workload=fake.workload,
         pool=str(fake.axes.get("pool", "cpu")),
-        device="cpu",
+        device=fake.device,
         emulated=fake.emulated,
         cell=cell,
         repeat=repeat,

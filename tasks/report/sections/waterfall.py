@@ -63,7 +63,7 @@ def section(source: ReportSource) -> Section | None:
     found, problems = waterfalls(source.cells)
     if not found and not problems:
         could = any(cell.trial.device == "cuda" and cell.mean("mfu") is not None for cell in source.cells)
-        return Section(NAME, "Where the peak goes", [Bullets([HOW])]) if could else None
+        return Section(NAME, "Where the peak goes", [Bullets([HOW])], only_how=True) if could else None
     notes = [
         *problems,
         *_disturbed(found),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.config.paths import runs_root
+from tasks.analysis.trial_row import LEFT_OUT
 from tasks.report.publish import _anchor, _rounds_short_of, publish
 from tasks.sweep.store import DecideSettings, Plan
 from tests.tasks.fake_sweep import Fake, whole_sweep
@@ -53,6 +54,17 @@ def test_a_page_tells_what_is_known_of_a_a_pairs_and_nothing_of_clocks_that_nobo
     store = whole_sweep(runs_root(), [Fake(AXES, 100.0, repeats=2)])
     text = publish([store], tmp_path / "page").read_text()
     assert "- **A/A:** No A/A pairs are known for " in text and "- **Clocks:**" not in text
+
+
+@pytest.mark.parametrize(("traced", "linked"), [(False, False), (True, True)])
+def test_a_page_does_not_lead_to_a_section_that_says_only_how_to_get_it(traced: bool, linked: bool, tmp_path: Path) -> None:
+    """A sweep on GPUs whose steps nobody traced has that section in its report; what was traced and is not shown is content."""
+    left_out = {"where": "device", "steps": 4, "span_s": 10.0, "idle_s": 1.5, "groups": [], LEFT_OUT: "not shown, since why"}
+    window = {"flops_per_sample": 3e14, "peak_flops": 1e15, **({"profile": left_out} if traced else {})}
+    store = whole_sweep(runs_root(), [Fake(AXES, repeats=2, device="cuda", window=window)])
+    text = publish([store], tmp_path / "page").read_text()
+    assert "\n## Where the peak goes\n" in (tmp_path / "page" / store.sweep_id / "report.md").read_text()
+    assert ("[Where the peak goes](" in text) is linked
 
 
 def test_the_anchor_of_a_section_is_that_of_its_heading() -> None:
