@@ -13,7 +13,7 @@ from tasks.analysis.judge_cells import OF_MANY, SPREADS_DIFFER
 from tasks.analysis.trial_row import TrialRow
 from tasks.report.launch_caution import of_host_bound
 from tasks.report.places import caution_of_places
-from tasks.report.sections.device_state import work_cautions
+from tasks.report.sections.device_state import clock_cautions, work_cautions
 from tasks.report.settling import TOO_FEW_STEPS, step_counts
 from tasks.report.spread_caution import of_far_trials, of_known_spread, of_rounds, of_unknown_spread
 from tasks.report.text_format import listed, percent, plural
@@ -64,6 +64,7 @@ def caution_groups(
             ],
         ),
         CautionGroup("Hosts and sittings", caution_of_places(measured)),
+        CautionGroup("Clocks", [] if emulated else clock_cautions([cell for cell in measured if cell.metric.depends_on_node])),
         CautionGroup("Settling", _of_settling([cell for cell in measured if cell.metric.depends_on_node])),
         CautionGroup("Launches", of_host_bound([cell for cell in measured if cell.metric.depends_on_node])),
         CautionGroup("Compilation", _of_compilation(measured)),

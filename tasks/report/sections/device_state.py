@@ -14,7 +14,8 @@ from tasks.report.text_format import listed, number, percent, plural
 
 _HEADER = ["cell", "clock, mean", "lowest", "memory clock", "power", "temperature", "capped", "by", "other work on the CPU", "disturbed"]
 CLOCKS_DIFFER = 0.01  # from here on a difference of mean clocks is named beside a comparison
-_ALWAYS = 0.995  # share of the time that is called "all of the time"
+_ALWAYS = 0.995  # share of the time that is called "all of the time"; less than 1 - _ALWAYS is called none of it
+_NAMED = 3  # comparisons whose clocks the cautions tell
 NOT_JUDGED = "not judged"
 NOT_KEPT = "not kept"  # on a page of before what capped a clock was kept
 
@@ -105,23 +106,54 @@ def _from_to(low: str, high: str) -> str:
 
 def clock_sentences(cells: Sequence[Cell]) -> list[str]:
     """Each comparison whose sides ran at different clocks, or of which one side was capped: how each ran."""
-    lines = []
-    for cell in cells:
-        other = cell.baseline
-        if other is None or other is cell or not cell.speedup:
-            continue
-        a, b = (side.mean("clock_mean_mhz") for side in (cell, other))
-        if a is not None and b is not None and abs(a / b - 1) >= CLOCKS_DIFFER:
-            ran = f"{cell.short} ran at {_ran(cell, a)}; its {as_baseline(other)} at {_ran(other, b)}"
-            lines.append(f"{ran}: a part of their difference may be the clock.")
-    return lines
+    return [
+        f"{cell.short} ran at {_ran(cell)}; its {as_baseline(other)} at {_ran(other)}: a part of their difference may be the clock."
+        for cell, other, _ in _clocks_apart(cells)
+    ]
 
 
-def _ran(cell: Cell, clock: float) -> str:
-    """`1,809 MHz, capped by power all of the time`."""
-    share = cell.mean("capped_share")
+def clock_cautions(cells: Sequence[Cell]) -> list[str]:
+    """The same in one sentence for all comparisons: of those with the largest speed-ups the clocks of both sides, and how many others there
+    are."""
+    apart = sorted(_clocks_apart(cells), key=lambda found: found[2], reverse=True)
+    if not apart:
+        return []
+    sides: dict[Cell, list[Cell]] = {}  # baseline -> what is compared with it
+    for cell, other, _ in apart[:_NAMED]:
+        sides.setdefault(other, []).append(cell)
+    told = []
+    for other, beside in sides.items():
+        ran = listed([f"{cell.short} {'at' if number else 'ran at'} {_ran(cell)}" for number, cell in enumerate(beside)])
+        told.append(f"{ran}; {'their' if len(beside) > 1 else 'its'} {as_baseline(other)} at {_ran(other)}")
+    rest = len(apart) - _NAMED
+    others = f"; {plural(rest, 'more cell')} {'differs so from its' if rest == 1 else 'differ so from their'} baseline"
+    whose = "their difference" if len(apart) == 1 else "the differences"
+    return [f"{'; '.join(told)}{others if rest > 0 else ''}: a part of {whose} may be the clock."]
+
+
+def _clocks_apart(cells: Sequence[Cell]) -> list[tuple[Cell, Cell, float]]:
+    """Each comparison whose sides ran at clocks that differ, or of which one alone was capped: the cell, its baseline, the speed-up."""
+    return [
+        (cell, other, cell.speedup.value)
+        for cell in cells
+        if (other := cell.baseline) is not None and other is not cell and cell.speedup and _is_apart(cell, other)
+    ]
+
+
+def _is_apart(cell: Cell, other: Cell) -> bool:
+    a, b = (side.mean("clock_mean_mhz") for side in (cell, other))
+    if a is None or b is None:
+        return False
+    shares = [side.mean("capped_share") for side in (cell, other)]
+    capped = {share > 1 - _ALWAYS for share in shares if share is not None}
+    return abs(a / b - 1) >= CLOCKS_DIFFER or len(capped) > 1
+
+
+def _ran(cell: Cell) -> str:
+    """`1,809 MHz, capped by power all of the time`, `1,950 MHz, never capped`; of a device that does not tell the clock alone."""
+    clock, share = cell.mean("clock_mean_mhz"), cell.mean("capped_share")
     if not share:
-        return _mhz(clock)
+        return f"{_mhz(clock)}{'' if share is None else ', never capped'}"
     how = "all of the time" if share >= _ALWAYS else f"{percent(share)} of the time"
     words = _caps(cell)
     return f"{_mhz(clock)}, capped {f'by {listed(words)} {how}' if words else f'{how} (by what was {NOT_KEPT})'}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from experiments.device_state import NOT_COVERED, POWER, SHORT_WINDOW, DeviceState
 from experiments.stats.verdict import Verdict
 from experiments.trial import Outcome
@@ -48,6 +50,44 @@ def test_clocks_less_than_1_percent_apart_are_no_difference() -> None:
         return sum(len(block.lines) for block in report_of(rows).section("device_state").blocks if block.kind == "bullets")
 
     assert (lines(1009.9), lines(1010.1), lines(989.9)) == (0, 1, 1)
+
+
+def read_with_care(rows: list[TrialRow]) -> list[str]:
+    return [line for group in report_of(rows).caution_groups if group.title == "Clocks" for line in group.lines]
+
+
+def test_clocks_that_differ_are_read_with_care() -> None:
+    rows = [capped(1), capped(2), *(sampled(1, n, 116.0, clock_mean_mhz=1950.0, capped_share=0.0) for n in (1, 2))]
+    slow = "baseline MP-0 at 1,809 MHz, capped by power all of the time"
+    assert read_with_care(rows) == [f"MP-1 ran at 1,950 MHz, never capped; its {slow}: a part of their difference may be the clock."]
+    rows += [sampled(loaders, 1, 116.0 + loaders, clock_mean_mhz=1900.0 + loaders) for loaders in (2, 3)]
+    fast = "MP-3 ran at 1,903 MHz, MP-2 at 1,902 MHz and MP-1 at 1,950 MHz, never capped"
+    assert read_with_care(rows) == [f"{fast}; their {slow}: a part of the differences may be the clock."]
+    rows += [sampled(4, 1, 90.0, clock_mean_mhz=1904.0), sampled(5, 1, 90.0, clock_mean_mhz=1810.0)]
+    more = "1 more cell differs so from its baseline"
+    assert read_with_care(rows) == [f"{fast}; their {slow}; {more}: a part of the differences may be the clock."]
+    rows += [sampled(6, 1, 80.0, clock_mean_mhz=1905.0)]
+    more = "2 more cells differ so from their baseline"
+    assert read_with_care(rows) == [f"{fast}; their {slow}; {more}: a part of the differences may be the clock."]
+
+
+@pytest.mark.parametrize(
+    ("clock", "share", "apart"),
+    [
+        (1009.9, 1.0, False),
+        (1010.1, 1.0, True),
+        (989.9, 1.0, True),
+        (1000.0, 0.006, False),
+        (1000.0, 0.004, True),
+        (1000.0, 0.0, True),
+        (1000.0, None, False),  # of a device that does not tell
+        (None, 0.0, False),
+    ],
+)
+def test_clocks_a_percent_apart_or_a_cap_on_one_side_alone_are_told(clock: float | None, share: float | None, apart: bool) -> None:
+    rows = [sampled(0, 1, clock_mean_mhz=1000.0, capped_share=1.0), sampled(1, 1, clock_mean_mhz=clock, capped_share=share)]
+    assert bool(read_with_care(rows)) is apart
+    assert any(block.kind == "bullets" for block in report_of(rows).section("device_state").blocks) is apart
 
 
 def test_a_part_of_the_time_is_told_as_such() -> None:
