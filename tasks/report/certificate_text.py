@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from experiments.metrics import metric_of
@@ -69,6 +69,20 @@ def certificates_in_brief(known: Sequence[KnownOfDevice]) -> str:
     return f"{'; '.join(told)}." if told else ""
 
 
+def certificates_beside(known: Sequence[Certificate], suite: str, metrics: Collection[str]) -> str:
+    """What pairs on another page showed: `46 A/A pairs of bert and of another suite, canary on NVIDIA H200: intervals of three repeats
+    covered 15 of 15, 0 false verdicts`. `suite`, `metrics`: of the sweep that knew none; a metric that is not among them is named."""
+    return "; ".join(_beside(one, suite, metrics) for one in known)
+
+
+def _beside(one: Certificate, suite: str, metrics: Collection[str]) -> str:
+    own, others = [name for name in one.suites if name == suite], [name for name in one.suites if name != suite]
+    apart = [f"{'another suite' if len(others) == 1 else 'other suites'}, {listed(others)},"] if others else []
+    pairs = plural(one.pairs, "A/A pair")
+    metric = "" if one.metric in metrics else f", {metric_of(one.metric).label}"
+    return _in_brief(one).replace(pairs, f"{pairs} of {' and of '.join([*own, *apart])} on {one.device}{metric}", 1)
+
+
 def _in_brief(certificate: Certificate) -> str:
     pairs, group = plural(certificate.pairs, "A/A pair"), certificate.group(GROUP) if certificate.current else None
     if group is None or group.covered.of < LEAST_GROUPS:
@@ -81,7 +95,7 @@ def _line(known: KnownOfDevice, suite: str, *, pool: bool) -> str:
     device = f"{known.device}{f' (pool {known.pool})' if pool else ''}{_of(known.metric)}"
     if known.certificate is None:
         command = f"sweep aa {suite} --pool {known.pool}"
-        return f"No A/A pairs are known for {device}: how often its intervals are right is not known; `{command}` measures it."
+        return f"No A/A pairs of {device} were known where the sweep ran, nor how often its intervals are right; `{command}` measures it."
     return f"{_pairs(known.certificate)} on {device}{findings(known.certificate)}."
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from itertools import permutations
 from pathlib import Path
 from typing import Any
 
-from experiments.config.errors import UserError
-from tasks.report.manifest import MANIFEST
-from tasks.report.published_pages import Page, SweepOnPage, page_of, sweep_on_page
+from tasks.report.published_pages import Page, SweepOnPage
 from tasks.sweep.question import asked_for
 
 
@@ -32,16 +29,8 @@ def on_other_hosts(pages: Sequence[Page]) -> Mapping[Path, Sequence[tuple[Page, 
     return found
 
 
-def same_on_others(page: Path, sweeps: Sequence[Path]) -> Mapping[str, Sequence[str]]:
-    """Id of a sweep that is about to be on `page` -> names of the pages beside it that have the same on another host. `sweeps`: their
-    folders, where they lie by now. A page that cannot be read is none: it must keep no other from being written. Raises ResultsError,
-    DamagedFile for one of `sweeps`."""
-    own = Page(page, "", [sweep_on_page(sweep) for sweep in sweeps])
-    others = []
-    for manifest in sorted(page.parent.glob(f"[!.]*/{MANIFEST}")):  # a page that is being written begins with a dot
-        if manifest.parent.name != page.name:
-            with suppress(UserError, OSError, ValueError):
-                others.append(page_of(manifest.parent))
+def same_on_others(own: Page, others: Sequence[Page]) -> Mapping[str, Sequence[str]]:
+    """Id of a sweep of `own` -> names of the other pages that have the same on another host."""
     found = on_other_hosts([own, *others])
     return {
         sweep.folder.name: list(dict.fromkeys(other.name for other, _ in found.get(sweep.folder, ()) if other is not own))

@@ -38,7 +38,9 @@ from tasks.report.markdown import render_text
 from tasks.report.model import Report, kind_of, make_report
 from tasks.report.other_hosts import same_on_others
 from tasks.report.page_folder import PublishError, clear_leftovers, new_page
+from tasks.report.pairs_beside import pairs_on_others
 from tasks.report.provenance import commits_text, ran_at, tree_text
+from tasks.report.published_pages import Page, pages_beside, sweep_on_page
 from tasks.report.section import Bullets, Section
 from tasks.report.sections.device_state import clocks_in_brief
 from tasks.report.sections.parameters import settings_text
@@ -140,9 +142,9 @@ def write_page(sweeps: Sequence[PublishedSweep], missing: Sequence[Lack], folder
     together = pooled_certificates([sweep.certificates for sweep in sweeps])
     alike = {one.heading: [other.set_ for other in sweeps if other.heading == one.heading] for one in sweeps}
     sweeps = [replace(one, heading=told_apart(one.heading, one.set_, alike[one.heading])) for one in sweeps]
-    elsewhere = same_on_others(page, [folder / one.sweep_id for one in sweeps])
-    told = {"title": _title(sweeps), "sweeps": sweeps, "missing": missing, "together": together, "elsewhere": elsewhere}
-    text = render_text("published.md.jinja", **told)
+    own, others = Page(page, "", [sweep_on_page(folder / one.sweep_id) for one in sweeps]), pages_beside(page)
+    beside = {"elsewhere": same_on_others(own, others), "pairs": pairs_on_others(own, others)}
+    text = render_text("published.md.jinja", title=_title(sweeps), sweeps=sweeps, missing=missing, together=together, **beside)
     (folder / README).write_text(text, encoding="utf-8")
     write_lacks(folder, missing)
     write_manifest(folder)

@@ -6,12 +6,14 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from cluster.trial_layout import PLAN, RESULTS
+from experiments.config.errors import UserError
 from experiments.trial import Outcome
 from tasks.analysis.cell import DEVICES
 from tasks.analysis.held_files import read_kept
@@ -78,6 +80,17 @@ class Page:
 def pages_in(folder: Path) -> list[Page]:
     """Every page in `folder`, by name. Raises ResultsError, DamagedFile for one whose manifest, plan or results cannot be read."""
     return [page_of(readme.parent) for readme in sorted(folder.glob(f"*/{README}"))]
+
+
+def pages_beside(page: Path) -> list[Page]:
+    """The pages of `sweep publish` in the folder of `page`, by name, without itself. One that cannot be read is none: it must keep no other
+    from being written."""
+    found = []
+    for manifest in sorted(page.parent.glob(f"[!.]*/{MANIFEST}")):  # a page that is being written begins with a dot
+        if manifest.parent.name != page.name:
+            with suppress(UserError, OSError, ValueError):
+                found.append(page_of(manifest.parent))
+    return found
 
 
 def page_of(folder: Path) -> Page:

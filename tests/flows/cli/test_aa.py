@@ -108,7 +108,7 @@ def test_after_the_comparison_stands_what_is_known_of_the_devices(tmp_path: Path
     assert lines_of(store) == [], "no report yet"
     keep_certificates(sweep)
     (line,) = lines_of(store)
-    assert line.startswith("No A/A pairs are known for Made-up GPU") and "`sweep aa made_up --pool gpu`" in line
+    assert line.startswith("No A/A pairs of Made-up GPU were known where the sweep ran, ") and "`sweep aa made_up --pool gpu`" in line
 
     certified = aa_sweep(pair_rows(*noise(4)), SweepStore("made_up-20260102-000000-0000").dir)
     own = SweepStore(certified.sweep_id)

@@ -12,6 +12,7 @@ from tasks.analysis.certificates import Certificate, CertifiedGroups, KnownOfDev
 from tasks.report.certificate_text import (
     aa_headline,
     certificate_lines,
+    certificates_beside,
     certificates_in_brief,
     counted,
     judged,
@@ -56,10 +57,33 @@ def test_the_suites_are_named_each_once() -> None:
 def test_that_nothing_is_known_and_how_to_measure_it() -> None:
     nothing = KnownOfDevice(pool="gpu", device="NVIDIA H200", metric="throughput")
     assert certificate_lines([nothing], "bridgetower") == [
-        "No A/A pairs are known for NVIDIA H200: how often its intervals are right is not known; "
+        "No A/A pairs of NVIDIA H200 were known where the sweep ran, nor how often its intervals are right; "
         "`sweep aa bridgetower --pool gpu` measures it."
     ]
     assert certificate_lines([], "bridgetower") == []
+
+
+@pytest.mark.parametrize(
+    ("suite", "metric", "told"),
+    [
+        ("canary", "throughput", "canary and of another suite, bert, on NVIDIA H200"),
+        ("vit", "throughput", "other suites, canary and bert, on NVIDIA H200"),
+        ("vit", "tokens_per_s", "other suites, canary and bert, on NVIDIA H200, throughput"),
+    ],
+)
+def test_pairs_of_another_page_name_other_suites_as_such_and_another_metric(suite: str, metric: str, told: str) -> None:
+    found = known(cells=["canary: a", "bert: b"]).certificate
+    assert found is not None
+    shown = f"214 A/A pairs of {told}: intervals of three repeats covered 68 of 71, 0 false verdicts"
+    assert certificates_beside([found], suite, {metric}) == shown
+    assert certificates_beside([found, found], suite, {metric}) == f"{shown}; {shown}"
+
+
+def test_pairs_of_another_page_that_are_all_of_the_suite() -> None:
+    found = known(covered=2, of=2).certificate
+    assert found is not None
+    said = "214 A/A pairs of synthetic on NVIDIA H200, too few to test intervals of three repeats"
+    assert certificates_beside([found], "synthetic", {"throughput"}) == said
 
 
 @pytest.mark.parametrize("statistics", [0, STATISTICS_VERSION + 1])

@@ -53,7 +53,7 @@ def test_the_head_says_how_much_of_the_held_time_was_measured(tmp_path: Path) ->
 def test_a_page_tells_what_is_known_of_a_a_pairs_and_nothing_of_clocks_that_nobody_sampled(tmp_path: Path) -> None:
     store = whole_sweep(runs_root(), [Fake(AXES, 100.0, repeats=2)])
     text = publish([store], tmp_path / "page").read_text()
-    assert "- **A/A:** No A/A pairs are known for " in text and "- **Clocks:**" not in text
+    assert "- **A/A:** No A/A pairs of Made-up CPU were known where the sweep ran, " in text and "- **Clocks:**" not in text
 
 
 @pytest.mark.parametrize(("traced", "linked"), [(False, False), (True, True)])

@@ -27,10 +27,10 @@ from tests.tasks.fake_sweep import Fake, make_sweep
 def test_every_report_of_trials_that_measured_says_what_is_known_of_their_device() -> None:
     report = report_of([row(workers(0), environment={"device_name": DEVICE}), row(workers(1, "b"))])
     assert report.section("aa").block(Bullets).lines == [
-        f"No A/A pairs are known for {DEVICE}: how often its intervals are right is not known; `sweep aa made_up --pool cpu` measures it.",
-        "No A/A pairs are known for cpu: how often its intervals are right is not known; `sweep aa made_up --pool b` measures it.",
+        f"No A/A pairs of {name} were known where the sweep ran, nor how often its intervals are right; `{command}` measures it."
+        for name, command in ((DEVICE, "sweep aa made_up --pool cpu"), ("cpu", "sweep aa made_up --pool b"))
     ]
-    sentence = "how often its intervals are right is not known"
+    sentence = "nor how often its intervals are right"
     assert render_markdown(report).count(sentence) == 2 and render_html(report).count(sentence) == 2
 
 
