@@ -24,9 +24,10 @@ from cluster.launchers import processes
 from cluster.process_variables import variables
 from tests import database_support, shared_support
 from tests.clusters_support import clusters, started_clusters
+from tests.figure_support import figures_are_drawn_once
 from tests.process_support import command_of
 
-__all__ = ["clusters", "started_clusters"]  # fixtures that integration and faults share
+__all__ = ["clusters", "figures_are_drawn_once", "started_clusters"]  # fixtures; two are what integration and faults share
 
 MARK = "SWEEPBENCH_TEST"  # every process started by a test inherits it
 
