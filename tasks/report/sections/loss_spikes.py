@@ -14,6 +14,7 @@ from tasks.analysis.trial_row import TrialRow
 from tasks.report.cell_names import names_among
 from tasks.report.comparison_table import TextTable
 from tasks.report.section import ReportSource, Section, table_section
+from tasks.report.sections import provoked_spikes
 from tasks.report.text_format import OUTCOMES, number, percent, plural, quantity
 
 ABOUT = (
@@ -21,7 +22,7 @@ ABOUT = (
     "standard deviations; its rise is from that mean. What is at most 10 steps apart is one spike. Explained: an RMS spike began 1 to 8 "
     "steps before. By chance: share of the steps that lie 1 to 8 after an RMS spike{accident}. Loss at the end: mean of the last 100 "
     "steps, of fewer than 1000 the last tenth. Over repeats held-out loss and loss at the end are geometric means, as in the table of "
-    "the comparison."
+    "the comparison.{provoked}"
 )
 ACCIDENT = "; after it, of a cell with one trial, the chance that so many loss spikes elsewhere would seem explained"
 END = 100  # steps, at most, whose mean is the loss at the end
@@ -31,10 +32,11 @@ _ROOM = 8  # cells whose counts one sentence has
 
 
 def section(source: ReportSource) -> Section | None:
-    """The text tells of the chance of an accident where some cell shows it."""
+    """The text tells of the chance of an accident, and of provocations, where some cell shows them."""
     table = spike_table(source.cells)
-    shown = any(_BETWEEN in row[table.header.index("by chance")] for row in table.rows)
-    return table_section("loss_spikes", "Spikes", table, ABOUT.format(accident=ACCIDENT if shown else ""))
+    accident = ACCIDENT if any(_BETWEEN in row[table.header.index("by chance")] for row in table.rows) else ""
+    told = f" {provoked_spikes.ABOUT.format(*Rule().lead)}" if provoked_spikes.COLUMN in table.header else ""
+    return table_section("loss_spikes", "Spikes", table, ABOUT.format(accident=accident, provoked=told))
 
 
 def spikes_of(row: TrialRow) -> LossSpikes | None:
@@ -53,14 +55,18 @@ def spike_table(cells: Sequence[Cell]) -> TextTable:
         return TextTable([], [])
     first = next((name for cell in selection for _, result in judgements[id(cell)] for name in result.tensors), "")
     header = ["cell", "loss spikes", "largest rise", f"RMS spikes of {first}" if first else "RMS spikes", "largest RMS", "explained"]
-    header += ["by chance", "held-out loss", "loss at the end", "steps judged", "outcome"]
+    provoked = {id(cell): provoked_spikes.followed(judgements[id(cell)]) for cell in selection}
+    column = [provoked_spikes.COLUMN] if any(count for _, count in provoked.values()) else []
+    header += ["by chance", *column, "held-out loss", "loss at the end", "steps judged", "outcome"]
     rows = []
     for cell in selection:
         results = judgements[id(cell)]
         after = results[0][1].rule.after
         rises = [rise(row.steps, row.losses, event, result.rule) for row, result in results for event in result.loss]
         spikes = [_found(results), number(max(rises, default=None), 3)]
+        hits, count = provoked[id(cell)]
         rest = [
+            *([f"{hits} of {count}" if count and _judged([result for _, result in results]) else "–"] if column else []),
             quantity(cell.middle(_HELD_OUT.name), _HELD_OUT),
             number(mean_on(Scale.LOG, [float(np.mean(row.losses[-min(END, max(1, row.losses.size // 10)) :])) for row, _ in results]), 3),
             str(sum(int((row.steps > after).sum()) for row, _ in results)),
@@ -75,14 +81,15 @@ def spike_table(cells: Sequence[Cell]) -> TextTable:
 def spikes_sentence(cells: Sequence[Cell]) -> str:
     """`Loss spikes: 9 in 3 trials of adamw (3 each), 18 in 4 trials of stable_adamw (2 to 6 each).` Of many cells that with the most,
     in how many there are any, and of how many it is not known. Empty where none looks for spikes."""
-    counts = [(cell, found) for cell in cells if (found := [result for row in cell.rows if (result := spikes_of(row)) is not None])]
+    counts = [(cell, found) for cell in cells if (found := [(row, result) for row in cell.rows if (result := spikes_of(row)) is not None])]
     if not counts:
         return ""
     names = names_among([cell for cell, _ in counts])[1] if len(counts) > 1 else [counts[0][0].short]
     told = [_counted(name, found) for name, (_, found) in zip(names, counts, strict=True)]
     if len(told) <= _ROOM:
         return f"Loss spikes: {', '.join(told)}."
-    totals = {text: sum(len(one.loss) for one in found) for text, (_, found) in zip(told, counts, strict=True) if _judged(found)}
+    results = [[one for _, one in found] for _, found in counts]
+    totals = {text: sum(len(one.loss) for one in found) for text, found in zip(told, results, strict=True) if _judged(found)}
     most = max(totals, key=totals.__getitem__, default="")
     parts = [f"Loss spikes in {sum(map(bool, totals.values()))} of {len(totals)} cells"] if totals else ["Loss spikes"]
     parts += [f"the most {most}"] if totals.get(most) else []
@@ -95,14 +102,18 @@ def _judged(found: Sequence[LossSpikes]) -> bool:
     return all(one.judged for one in found)
 
 
-def _counted(name: str, found: Sequence[LossSpikes]) -> str:
-    """`11 in 3 trials of adamw (3 to 5 each)`; that it is not known where a trial has too few losses."""
+def _counted(name: str, found: Sequence[tuple[TrialRow, LossSpikes]]) -> str:
+    """`11 in 3 trials of adamw (3 to 5 each, after 9 of 9 provocations)`; that it is not known where a trial has too few losses."""
     where = f"in {plural(len(found), 'trial')} of {name}"
-    if not _judged(found):
+    if not _judged([one for _, one in found]):
         return f"unknown {where}"
-    each = sorted(len(one.loss) for one in found)
+    each = sorted(len(one.loss) for _, one in found)
     span = f"{each[0]} to {each[-1]}" if each[0] < each[-1] else str(each[0])
-    return f"{sum(each)} {where}{f' ({span} each)' if len(each) > 1 else ''}"
+    hits, count = provoked_spikes.followed(found)
+    more = [f"{span} each"] if len(each) > 1 else []
+    more += [f"after {hits} of {plural(count, 'provocation')}"] if count else []
+    told = f" ({', '.join(more)})" if more else ""
+    return f"{sum(each)} {where}{told}"
 
 
 def _found(results: Sequence[tuple[TrialRow, LossSpikes]]) -> str:

@@ -191,7 +191,7 @@ def test_of_one_trial_the_chance_of_an_accident_is_said() -> None:
 def test_the_legend_tells_of_the_chance_of_an_accident_where_a_cell_shows_it(trials: list[TrialRow], told: bool) -> None:
     section = report_of(trials).section("loss_spikes")
     assert any("; " in chance for chance in column(section.table, "by chance")) is told
-    assert section.text == ABOUT.format(accident=ACCIDENT if told else "")
+    assert section.text == ABOUT.format(accident=ACCIDENT if told else "", provoked="")
 
 
 def test_a_largest_rms_is_of_the_steps_that_are_judged() -> None:
