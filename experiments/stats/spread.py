@@ -14,6 +14,7 @@ from experiments.stats.estimate import finite_series
 _ALIKE = 0.5  # level of the test of whether repeats are as far apart as past sweeps say: high, since two or three of them show little
 _DIFFER = 0.25  # level of the test of two cells' spreads
 _FAR_WIDER = 0.025  # level of the test of whether a layout makes a difference's error too wide: low, since pairs are narrow by chance too
+_LEAST_DF = 1.5  # of the narrower error there: two rounds, of one degree of freedom, say too little
 
 
 @dataclass(frozen=True)
@@ -74,10 +75,11 @@ def spreads_differ(one: Spread, other: Spread) -> bool:
 
 
 def far_wider(one: Spread, other: Spread) -> bool:
-    """Whether an F test at 2.5 %, one-sided, finds that `one` is the wider spread. False where `other` is 0, as of counts that tie."""
+    """Whether an F test at 2.5 %, one-sided, finds that `one` is the wider spread. False where `other` is 0, as of counts that tie, or has
+    one degree of freedom."""
     from scipy.special import fdtri
 
-    return other.sd > 0 and one.sd**2 > other.sd**2 * float(fdtri(one.df, other.df, 1 - _FAR_WIDER))
+    return other.sd > 0 and other.df > _LEAST_DF and one.sd**2 > other.sd**2 * float(fdtri(one.df, other.df, 1 - _FAR_WIDER))
 
 
 def mean_error(values: ArrayLike, errors: ArrayLike, known: Spread | None = None) -> tuple[float, float]:
