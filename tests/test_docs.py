@@ -27,7 +27,7 @@ from flows.cli.commands import app
 from tasks.analysis.results import load_sweep
 from tasks.documents import finding, first_table
 from tasks.documents.write import documents_of, stale
-from tasks.report import manifest
+from tasks.report import manifest, same_code
 from tasks.report.manifest import check_published
 from tasks.report.model import make_report
 from tasks.sweep.plan import make_plan
@@ -216,8 +216,10 @@ _loaded = cache(load_sweep)
 
 @pytest.fixture(scope="module")
 def _sweeps_are_read_once() -> Iterator[None]:
-    """For the three tests below: reading all published sweeps is half of what each of them takes."""
+    """For the three tests below: reading all published sweeps is half of what each of them takes. Nor is git asked which tree each of 34
+    commits has, a second each: what a report says of its commit is on no document, and test_same_code.py asks of commits of its own."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(same_code, "tree_at", lambda commit: None)
         for module in (manifest, finding, first_table):
             patch.setattr(module, "load_sweep", _loaded)
         yield
