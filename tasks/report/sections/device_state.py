@@ -14,7 +14,7 @@ from tasks.report.text_format import listed, number, percent, plural
 
 _HEADER = ["cell", "clock, mean", "lowest", "memory clock", "power", "temperature", "capped", "by", "other work on the CPU", "disturbed"]
 CLOCKS_DIFFER = 0.01  # from here on a difference of mean clocks is named beside a comparison
-_ALWAYS = 0.995  # share of the time that is called "all of the time"; less than 1 - _ALWAYS is called none of it
+_ALWAYS = 0.995  # share of the time that is called "all of the time"
 _NAMED = 3  # comparisons whose clocks the cautions tell
 NOT_JUDGED = "not judged"
 NOT_KEPT = "not kept"  # on a page of before what capped a clock was kept
@@ -132,7 +132,7 @@ def clock_cautions(cells: Sequence[Cell]) -> list[str]:
 
 
 def _clocks_apart(cells: Sequence[Cell]) -> list[tuple[Cell, Cell, float]]:
-    """Each comparison whose sides ran at clocks that differ, or of which one alone was capped: the cell, its baseline, the speed-up."""
+    """Each comparison whose sides ran at clocks that differ: the cell, its baseline, the speed-up."""
     return [
         (cell, other, cell.speedup.value)
         for cell in cells
@@ -142,11 +142,7 @@ def _clocks_apart(cells: Sequence[Cell]) -> list[tuple[Cell, Cell, float]]:
 
 def _is_apart(cell: Cell, other: Cell) -> bool:
     a, b = (side.mean("clock_mean_mhz") for side in (cell, other))
-    if a is None or b is None:
-        return False
-    shares = [side.mean("capped_share") for side in (cell, other)]
-    capped = {share > 1 - _ALWAYS for share in shares if share is not None}
-    return abs(a / b - 1) >= CLOCKS_DIFFER or len(capped) > 1
+    return a is not None and b is not None and abs(a / b - 1) >= CLOCKS_DIFFER
 
 
 def _ran(cell: Cell) -> str:
