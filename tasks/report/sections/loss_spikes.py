@@ -11,10 +11,10 @@ from experiments.metrics import metric_of
 from experiments.stats.loss_spikes import LossSpikes, Rule, find_spikes, rise
 from tasks.analysis.cell import Cell, mean_on
 from tasks.analysis.trial_row import TrialRow
+from tasks.report import provoked_spikes
 from tasks.report.cell_names import names_among
 from tasks.report.comparison_table import TextTable
 from tasks.report.section import ReportSource, Section, table_section
-from tasks.report.sections import provoked_spikes
 from tasks.report.text_format import OUTCOMES, number, percent, plural, quantity
 
 ABOUT = (

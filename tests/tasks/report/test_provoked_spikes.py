@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tasks.analysis.trial_row import TrialRow
+from tasks.report.provoked_spikes import ABOUT, COLUMN
 from tasks.report.sections.loss_spikes import spike_table, spikes_sentence
-from tasks.report.sections.provoked_spikes import ABOUT, COLUMN
 from tests.tasks.cell_support import column, made, report_of, settings, watched_row
 
 SUITE = settings(columns="update_rule", baseline={})
