@@ -151,13 +151,13 @@ class Layout:
 
     def _source(self, a: int, b: int) -> Layout:
         """What the difference of two cells is made of: this layout or, see `difference`, that of those two alone."""
-        return self._sources.setdefault((a, b), self._sources.get((a, b)) or self._chosen(a, b))
+        if (a, b) not in self._sources:
+            self._sources[a, b] = self._chosen(a, b)
+        return self._sources[a, b]
 
     def _chosen(self, a: int, b: int) -> Layout:
-        if len(self._names) <= 2:
-            return self
-        pairs = self._alone(a, b)
-        if self.rounds_differ:
+        pairs = self._alone(a, b) if len(self._names) > 2 else self
+        if pairs is self or self.rounds_differ:
             return pairs
         own, here = pairs._spread(a, b), self._spread(a, b)
         return pairs if own and (self.spreads_differ(a, b) or (here and far_wider(here, own))) else self

@@ -49,7 +49,7 @@ def spikes_of(row: TrialRow) -> LossSpikes | None:
 
 def spike_table(cells: Sequence[Cell]) -> TextTable:
     """A row for each cell, with the first tensor watched, and one for each other tensor; counts are summed over the cell's repeats."""
-    judgements = {id(cell): [(row, result) for row in cell.rows if (result := spikes_of(row)) is not None] for cell in cells}
+    judgements = {id(cell): _judgements(cell) for cell in cells}
     selection = [cell for cell in cells if judgements[id(cell)]]
     if not selection:
         return TextTable([], [])
@@ -66,7 +66,7 @@ def spike_table(cells: Sequence[Cell]) -> TextTable:
         spikes = [_found(results), number(max(rises, default=None), 3)]
         hits, count = provoked[id(cell)]
         rest = [
-            *([f"{hits} of {count}" if count and _judged([result for _, result in results]) else "–"] if column else []),
+            *([f"{hits} of {count}" if count and _judged(results) else "–"] if column else []),
             quantity(cell.middle(_HELD_OUT.name), _HELD_OUT),
             number(mean_on(Scale.LOG, [float(np.mean(row.losses[-min(END, max(1, row.losses.size // 10)) :])) for row, _ in results]), 3),
             str(sum(int((row.steps > after).sum()) for row, _ in results)),
@@ -81,15 +81,14 @@ def spike_table(cells: Sequence[Cell]) -> TextTable:
 def spikes_sentence(cells: Sequence[Cell]) -> str:
     """`Loss spikes: 9 in 3 trials of adamw (3 each), 18 in 4 trials of stable_adamw (2 to 6 each).` Of many cells that with the most,
     in how many there are any, and of how many it is not known. Empty where none looks for spikes."""
-    counts = [(cell, found) for cell in cells if (found := [(row, result) for row in cell.rows if (result := spikes_of(row)) is not None])]
+    counts = [(cell, found) for cell in cells if (found := _judgements(cell))]
     if not counts:
         return ""
     names = names_among([cell for cell, _ in counts])[1] if len(counts) > 1 else [counts[0][0].short]
     told = [_counted(name, found) for name, (_, found) in zip(names, counts, strict=True)]
     if len(told) <= _ROOM:
         return f"Loss spikes: {', '.join(told)}."
-    results = [[one for _, one in found] for _, found in counts]
-    totals = {text: sum(len(one.loss) for one in found) for text, found in zip(told, results, strict=True) if _judged(found)}
+    totals = {text: sum(len(one.loss) for _, one in found) for text, (_, found) in zip(told, counts, strict=True) if _judged(found)}
     most = max(totals, key=totals.__getitem__, default="")
     parts = [f"Loss spikes in {sum(map(bool, totals.values()))} of {len(totals)} cells"] if totals else ["Loss spikes"]
     parts += [f"the most {most}"] if totals.get(most) else []
@@ -97,15 +96,20 @@ def spikes_sentence(cells: Sequence[Cell]) -> str:
     return f"{', '.join(parts)}{'; ' if totals else ': '}unknown in {plural(unknown, 'cell')}." if unknown else f"{', '.join(parts)}."
 
 
-def _judged(found: Sequence[LossSpikes]) -> bool:
+def _judgements(cell: Cell) -> list[tuple[TrialRow, LossSpikes]]:
+    """The cell's trials that look for spikes and have steps, with what they have."""
+    return [(row, result) for row in cell.rows if (result := spikes_of(row)) is not None]
+
+
+def _judged(found: Sequence[tuple[TrialRow, LossSpikes]]) -> bool:
     """Whether all trials have enough losses for the number of their spikes to be known."""
-    return all(one.judged for one in found)
+    return all(one.judged for _, one in found)
 
 
 def _counted(name: str, found: Sequence[tuple[TrialRow, LossSpikes]]) -> str:
     """`11 in 3 trials of adamw (3 to 5 each, after 9 of 9 provocations)`; that it is not known where a trial has too few losses."""
     where = f"in {plural(len(found), 'trial')} of {name}"
-    if not _judged([one for _, one in found]):
+    if not _judged(found):
         return f"unknown {where}"
     each = sorted(len(one.loss) for _, one in found)
     span = f"{each[0]} to {each[-1]}" if each[0] < each[-1] else str(each[0])
@@ -118,7 +122,7 @@ def _counted(name: str, found: Sequence[tuple[TrialRow, LossSpikes]]) -> str:
 
 def _found(results: Sequence[tuple[TrialRow, LossSpikes]]) -> str:
     """How many loss spikes the repeats have; a dash where too few losses are known."""
-    return str(sum(len(result.loss) for _, result in results)) if _judged([result for _, result in results]) else "–"
+    return str(sum(len(result.loss) for _, result in results)) if _judged(results) else "–"
 
 
 def _of_tensor(results: Sequence[tuple[TrialRow, LossSpikes]], tensor: str) -> list[str]:

@@ -14,23 +14,7 @@ from experiments.stats.estimate import exponential
 from experiments.stats.layout import Layout
 from experiments.stats.spread import Spread
 from experiments.stats.verdict import Verdict, verdict
-
-
-def in_rounds(values: Sequence[Sequence[float]], *, forward: bool = False, **more: object) -> Layout:
-    """Cells 0, 1, ... with their repeats; every second round runs backwards unless `forward`. None: the trial is missing."""
-    count = len(values)
-    trials = [
-        (value, cell, repeat, repeat * count + (count - 1 - cell if repeat % 2 and not forward else cell))
-        for cell, row in enumerate(values)
-        for repeat, value in enumerate(row)
-        if value is not None
-    ]
-    logs, cells, rounds, places = zip(*trials, strict=True)
-    return Layout(logs, cells, rounds, places, **more)  # type: ignore[arg-type]
-
-
-def random_rows(seed: int, cells: int, rounds: int, sd: float = 1.0) -> list[list[float]]:
-    return [list(row) for row in sd * np.random.default_rng(seed).normal(size=(cells, rounds))]
+from tests.experiments.stats.layout_support import in_rounds, random_rows
 
 
 @pytest.mark.parametrize("rounds", [2, 3, 5, 6])
